@@ -1,0 +1,3 @@
+from compdbg.cli.main import main
+
+raise SystemExit(main())

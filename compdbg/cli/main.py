@@ -1,0 +1,83 @@
+"""Entry point of `compdbg`: finds the command, runs it, turns errors into one line and a code."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+import tempfile
+import traceback
+from collections.abc import Sequence
+from typing import NoReturn
+
+import compdbg
+from compdbg.cli.errors import OUR_FAULT, UNREADABLE, USAGE, CommandError
+
+COMMANDS: dict[str, str] = {
+    "run": "run a program and record what torch compiles in it",
+    "show": "one view of a run as text: summary, findings, guards, fusion, ...",
+    "explain": "the findings, each with cause, evidence, your line and what to do",
+    "runs": "the runs below this directory",
+    "doctor": "check the environment and every hook",
+}
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        self.exit(USAGE, f"compdbg: error: {message}; see {self.prog} --help\n")
+
+
+def parser() -> argparse.ArgumentParser:
+    top = _Parser(prog="compdbg", description="A debugger for torch.compile.", allow_abbrev=False)
+    top.add_argument("--version", action="version", version=f"compdbg {compdbg.__version__}")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_Parser)
+    for name, summary in COMMANDS.items():
+        module = importlib.import_module(f"compdbg.cli.{name}")
+        module.configure(
+            commands.add_parser(name, help=summary, description=module.__doc__, allow_abbrev=False)
+        )
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; its exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    arguments = parser().parse_args(words)
+    module = importlib.import_module(f"compdbg.cli.{arguments.command}")
+    try:
+        code = int(module.execute(arguments))
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except CommandError as error:
+        return _fail(arguments, error, error.exit_code)
+    except Exception as error:
+        if type(error).__name__ == "CannotRead":
+            return _fail(arguments, error, UNREADABLE)
+        return _own_fault(error)
+
+
+def _fail(arguments: argparse.Namespace, error: Exception, code: int) -> int:
+    print(f"compdbg: error: {error}", file=sys.stderr)
+    if getattr(arguments, "json", False):
+        from compdbg.report.json import failure
+
+        print(failure({USAGE: "usage", UNREADABLE: "unreadable"}.get(code, "failed"), str(error)))
+    return code
+
+
+def _own_fault(error: Exception) -> int:
+    with tempfile.NamedTemporaryFile("w", prefix="compdbg-", suffix=".txt", delete=False) as saved:
+        traceback.print_exception(error, file=saved)
+    print(
+        f"compdbg: error: our own fault ({type(error).__name__}: {error}); traceback saved in {saved.name}",
+        file=sys.stderr,
+    )
+    return OUR_FAULT
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

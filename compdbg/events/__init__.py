@@ -1,0 +1,81 @@
+"""The vocabulary: every event that compdbg records, as a frozen structure. Imports nothing of ours."""
+
+from __future__ import annotations
+
+from compdbg.events.base import SCHEMA, Event, Header, UnknownEvent, Where
+from compdbg.events.caches import (
+    CacheLookup,
+    CacheProblem,
+    CudagraphRecord,
+    CudagraphSkip,
+    TraceArtifact,
+)
+from compdbg.events.frames import (
+    CompileError,
+    CompileRequest,
+    FrameCalls,
+    FrameEnd,
+    FrameStart,
+    GraphBreak,
+    RecompileLimit,
+    RecompileReason,
+    Span,
+    SpanBegin,
+    Stance,
+)
+from compdbg.events.fusion import (
+    MatchAttempt,
+    NearMiss,
+    Outcome,
+    Pattern,
+    PatternPass,
+    PatternPassMade,
+    PatternProblem,
+    Reason,
+)
+from compdbg.events.graphs import (
+    CloneKept,
+    CloneRemoved,
+    EffectRemoved,
+    GeneratedCode,
+    Graph,
+    PassRun,
+)
+from compdbg.events.guards import Guard, GuardAudit, Guards, GuardViolation
+from compdbg.events.pipeline import (
+    Boundary,
+    Capture,
+    ConfigValue,
+    Decorated,
+    Dispatch,
+    Piece,
+    PieceCompiled,
+)
+from compdbg.events.process import (
+    ChildEnd,
+    EventsLost,
+    HookError,
+    HookState,
+    ProcessEnd,
+    ProcessStart,
+    TorchLoaded,
+)
+from compdbg.events.symbols import SizeBranch, Symbol, SymbolFixed
+
+__all__ = [
+    "SCHEMA", "Boundary", "CacheLookup", "CacheProblem", "Capture", "ChildEnd", "CloneKept",
+    "CloneRemoved", "CompileError", "CompileRequest", "ConfigValue", "CudagraphRecord",
+    "CudagraphSkip", "Decorated", "Dispatch", "EffectRemoved", "Event", "EventsLost", "FrameCalls",
+    "FrameEnd", "FrameStart", "GeneratedCode", "Graph", "GraphBreak", "Guard", "GuardAudit",
+    "GuardViolation", "Guards", "Header", "HookError", "HookState", "MatchAttempt", "NearMiss",
+    "Outcome", "PassRun", "Pattern", "PatternPass", "PatternPassMade", "PatternProblem", "Piece",
+    "PieceCompiled", "ProcessEnd", "ProcessStart", "Reason", "RecompileLimit", "RecompileReason",
+    "SizeBranch", "Span", "SpanBegin", "Stance", "Symbol", "SymbolFixed", "TorchLoaded",
+    "TraceArtifact", "UnknownEvent", "Where", "event_types",
+]  # fmt: skip
+
+
+def event_types() -> tuple[type[Event], ...]:
+    """All event classes; what a reader decodes a line into."""
+    found = (value for value in globals().values() if isinstance(value, type))
+    return tuple(cls for cls in found if issubclass(cls, Event) and cls is not Event)

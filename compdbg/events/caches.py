@@ -1,0 +1,57 @@
+"""Caches of compiled artifacts, CUDA graphs of torch's own, and what the trace log carries."""
+
+from __future__ import annotations
+
+from compdbg.events.base import Event, Where
+
+
+class CacheLookup(Event, frozen=True):
+    """One look into one cache. `layer`: `aot`, `fx`, `ours`, `vllm`, `twin`; `result`: `hit`,
+    `miss`, `bypass`, `disabled`, `corrupt`, `stale`.
+    """
+
+    layer: str
+    result: str
+    key: str | None = None
+    graph: str | None = None
+    compile_id: str | None = None
+    reason: str = ""
+    bytes: int | None = None
+    duration_ms: float = 0.0
+    factors: str | None = None
+    """Payload hash of the key's components, one a line."""
+
+
+class CacheProblem(Event, frozen=True):
+    """A cache that cannot be used as it is: an unwritable folder, a corrupt entry."""
+
+    layer: str
+    reason: str
+    path: str = ""
+
+
+class CudagraphSkip(Event, frozen=True):
+    """`mode="reduce-overhead"` was asked for, and torch ran a graph without a CUDA graph."""
+
+    reason: str
+    graph: str | None = None
+    compile_id: str | None = None
+    where: Where | None = None
+
+
+class CudagraphRecord(Event, frozen=True):
+    """torch recorded a CUDA graph; `rerecord_reason` when it had to do so again."""
+
+    graph: str | None = None
+    rerecord_reason: str = ""
+    compile_id: str | None = None
+
+
+class TraceArtifact(Event, frozen=True):
+    """One record of `torch.__trace` that no other event carries."""
+
+    name: str
+    text: str
+    """Content hash in the payload store."""
+    encoding: str = ""
+    compile_id: str | None = None

@@ -1,0 +1,127 @@
+"""Dynamo: what was asked to be compiled, and what became of each frame."""
+
+from __future__ import annotations
+
+from compdbg.events.base import Event, Where
+
+
+class CompileRequest(Event, frozen=True):
+    """One call of `torch.compile` (or `nn.Module.compile`), at the user's line `where`."""
+
+    target: str
+    where: Where | None = None
+    target_where: Where | None = None
+    """Where the function or the module's forward is defined."""
+    backend: str = "inductor"
+    mode: str | None = None
+    fullgraph: bool = False
+    dynamic: bool | None = None
+    drops_guards: bool = False
+    lost_guard_filter: bool = False
+    """The options are the object of an earlier request whose `guard_filter_fn` torch took out."""
+    disabled_by: str | None = None
+    """Why this request compiles nothing: a stance, an environment variable, `disable=True`."""
+
+
+class Stance(Event, frozen=True):
+    """`torch.compiler.set_stance` or an equivalent switch that changes what gets compiled."""
+
+    stance: str
+    where: Where | None = None
+
+
+class FrameStart(Event, frozen=True):
+    """Dynamo starts to compile a frame. `frame` is `FILE:FIRSTLINE:NAME`, equal over compiles."""
+
+    frame: str
+    compile_id: str
+    where: Where | None = None
+    resume_of: str | None = None
+    """For a resume function after a graph break: the frame that broke."""
+
+
+class FrameEnd(Event, frozen=True):
+    """`result`: `compiled`, `failed`, `skipped`, `eager`; `reason` for all but the first."""
+
+    frame: str
+    compile_id: str
+    result: str
+    reason: str = ""
+    duration_ms: float = 0.0
+    graph_ops: int | None = None
+
+
+class FrameCalls(Event, frozen=True):
+    """How often one compiled entry has been called so far; the last one counts."""
+
+    frame: str
+    compile_id: str
+    calls: int
+
+
+class GraphBreak(Event, frozen=True):
+    """A break of the graph. `stack` is the user's, outermost first."""
+
+    frame: str
+    compile_id: str
+    reason: str
+    explanation: str = ""
+    hint: str = ""
+    gb_type: str = ""
+    where: Where | None = None
+    stack: list[Where] = []
+    fatal: bool = False
+
+
+class RecompileReason(Event, frozen=True):
+    """Guards of `failed_compile_id` that failed and led to the compile `compile_id`."""
+
+    frame: str
+    compile_id: str
+    failed_compile_id: str
+    reason: str
+    where: Where | None = None
+
+
+class RecompileLimit(Event, frozen=True):
+    """The limit was hit: from call `call` on, calls that match no entry run eager."""
+
+    frame: str
+    compile_id: str
+    limit: str
+    limit_value: int | None = None
+    call: int | None = None
+
+
+class CompileError(Event, frozen=True):
+    """A compile raised. `root_*` is the innermost cause; `op` and `where` the user's, if known."""
+
+    frame: str
+    compile_id: str
+    stage: str
+    error: str
+    message: str
+    root_error: str
+    root_message: str
+    op: str | None = None
+    where: Where | None = None
+    suppressed: bool = False
+    """torch fell back to eager (`suppress_errors`) instead of raising to the caller."""
+    traceback: str = ""
+
+
+class Span(Event, frozen=True):
+    """A phase that has ended, as torch times it: its start is the header's time minus duration."""
+
+    name: str
+    duration_s: float
+    compile_id: str | None = None
+    category: str = ""
+
+
+class SpanBegin(Event, frozen=True):
+    """A phase that began; without a `Span` of the same `begin` it was open when the log ends."""
+
+    name: str
+    compile_id: str | None = None
+    category: str = ""

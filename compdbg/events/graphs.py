@@ -1,0 +1,84 @@
+"""Graphs from Dynamo to kernels: the passes over them, and what the passes lost or copied."""
+
+from __future__ import annotations
+
+from compdbg.events.base import Event, Where
+
+
+class Graph(Event, frozen=True):
+    """A graph as text. `stage`: `dynamo`, `aot-joint`, `aot-forward`, `aot-backward`,
+    `aot-inference`, `post-grad`, `piece`. `graph` is its name in this run (`0/0`, `0/0 backward`).
+    """
+
+    graph: str
+    stage: str
+    text: str
+    """Content hash of the readable code in the payload store."""
+    compile_id: str | None = None
+    ops: dict[str, int] = {}
+    inputs: int = 0
+    outputs: int = 0
+
+
+class PassRun(Event, frozen=True):
+    """One pass over one graph. `before` and `after` are payload hashes, where the graph changed."""
+
+    pass_name: str
+    graph: str
+    index: int
+    subsystem: str = ""
+    changed: bool = False
+    op_delta: dict[str, int] = {}
+    duration_us: float = 0.0
+    before: str | None = None
+    after: str | None = None
+    custom: bool = False
+    disabled_by: str | None = None
+    compile_id: str | None = None
+    error: str | None = None
+
+
+class GeneratedCode(Event, frozen=True):
+    """Code that Inductor wrote for a graph."""
+
+    graph: str
+    path: str
+    text: str
+    compile_id: str | None = None
+    kernels: int | None = None
+
+
+class EffectRemoved(Event, frozen=True):
+    """An op that mutates was in the graph before a pass and is gone after it."""
+
+    pass_name: str
+    graph: str
+    op: str
+    node: str
+    where: Where | None = None
+    compile_id: str | None = None
+
+
+class CloneKept(Event, frozen=True):
+    """A mutated argument is copied, and perhaps copied back, on every call: `bytes` a call."""
+
+    graph: str
+    op: str
+    argument: str
+    base: str
+    bytes: int
+    reason: str = ""
+    where: Where | None = None
+    compile_id: str | None = None
+
+
+class CloneRemoved(Event, frozen=True):
+    """After a pass, `readers` read a base after it was overwritten: the copy was needed."""
+
+    pass_name: str
+    graph: str
+    op: str
+    base: str
+    readers: list[str]
+    where: Where | None = None
+    compile_id: str | None = None

@@ -1,0 +1,66 @@
+"""Guards: what a compiled entry depends on, what was dropped, and what later calls did to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from compdbg.events.base import Event, Where
+
+
+class Guard(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One guard as torch built it. `layer`: `dynamo`, `aot` or `inductor`."""
+
+    type: str
+    expr: str
+    source: str = ""
+    where: Where | None = None
+    kept: bool = True
+    dropped_by: str | None = None
+    layer: str = "dynamo"
+    value: Any = None
+    """For guards on constants: the value frozen at trace time, as JSON or its text."""
+
+
+class Guards(Event, frozen=True):
+    """All guards of one compiled entry. `audit`: `on`, `sampled` or `not-audited`."""
+
+    frame: str
+    compile_id: str
+    guards: list[Guard]
+    drop_requested: bool = False
+    audit: str = "not-audited"
+    audit_reason: str = ""
+
+
+class GuardViolation(Event, frozen=True):
+    """A dropped guard was false on a call: the first time, and when its values change."""
+
+    frame: str
+    compile_id: str
+    call: int
+    expr: str
+    type: str
+    source: str = ""
+    wanted: str = ""
+    seen: str = ""
+    guard_kind: str = "other"
+    """`shape`, `constant`, `type`, `identity`, `global-state` or `other`."""
+    effect: str = "unknown"
+    """`differs`, `same` or `unknown`."""
+    why: str = ""
+    """Why the effect is what it is, in words."""
+    where: Where | None = None
+
+
+class GuardAudit(Event, frozen=True):
+    """The audit's tally for one compiled entry so far; the last one counts."""
+
+    frame: str
+    compile_id: str
+    calls: int
+    checked: int
+    violations: dict[str, int] = {}
+    """Expression of a dropped guard -> calls on which it was seen false."""
+    seconds: float = 0.0

@@ -1,0 +1,87 @@
+"""The four-stage pipeline of a serving engine: decorator, split, pieces by size, captures."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from compdbg.events.base import Event, Where
+
+
+class Decorated(Event, frozen=True):
+    """A class or method was decorated for compilation, with these dynamic dimensions."""
+
+    target: str
+    dynamic_dims: dict[str, list[int]] = {}
+    where: Where | None = None
+    enabled: bool = True
+    reason: str = ""
+
+
+class ConfigValue(Event, frozen=True):
+    """A configuration value as requested and as in effect, with who changed it and why."""
+
+    key: str
+    requested: str
+    effective: str
+    changed_by: str = ""
+    why: str = ""
+
+
+class Boundary(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A value that crosses into or out of a piece."""
+
+    name: str
+    type: str = "Tensor"
+    shape: list[str] = []
+    dtype: str = ""
+
+
+class Piece(Event, frozen=True):
+    """One piece of a split graph. `piece_kind`: `compiled`, `splitting`, `inlined`."""
+
+    graph: str
+    piece: str
+    piece_kind: str
+    ops: int
+    split_op: str | None = None
+    shared_with: str | None = None
+    inputs: list[Boundary] = []
+    outputs: list[Boundary] = []
+    differs_by: str | None = None
+    text: str | None = None
+
+
+class PieceCompiled(Event, frozen=True):
+    """One piece was compiled (or loaded: `reused`) for one range or size."""
+
+    graph: str
+    piece: str
+    range: str
+    duration_ms: float = 0.0
+    reused: bool = False
+    backend: str = ""
+
+
+class Dispatch(Event, frozen=True):
+    """How calls of one size were served so far; the last one counts. `captured` is the mode."""
+
+    graph: str
+    size: int
+    compiled_as: str | None = None
+    padded_to: int | None = None
+    replays: int = 0
+    captures: int = 0
+    eager_calls: int = 0
+
+
+class Capture(Event, frozen=True):
+    """One CUDA graph (or, on a CPU, one recorded call) was captured."""
+
+    graph: str
+    piece: str
+    size: int
+    duration_ms: float = 0.0
+    bytes: int | None = None
+    emulated: bool = False
+    error: str | None = None
+    where: Where | None = None

@@ -1,0 +1,1 @@
+"""Findings: one rule a file, a cause with its evidence and advice. `collect.find_all` runs them."""

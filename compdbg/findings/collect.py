@@ -1,0 +1,76 @@
+"""Runs every rule, drops what only follows from another cause, ranks by cost and names them."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import PurePath
+
+import msgspec
+
+from compdbg.findings.base import Finding, Rule
+from compdbg.model.run import Run
+
+RULES: tuple[Rule, ...] = ()
+
+_BEFORE: tuple[tuple[str, ...], ...] = (
+    (
+        "op-schema-wrong",
+        "cache-stale",
+        "clone-removed",
+        "side-effect-removed",
+        "guard-dropped-violated",
+        "capture-stale-input",
+        "diverges",
+    ),
+    ("graph-break", "compile-failed", "nothing-compiled"),
+    ("dim-specialised", "compile-failed"),
+    ("dim-specialised", "recompiles"),
+    ("recompile-limit", "recompiles"),
+    ("pattern-unmatchable", "fusion-missed"),
+    ("capture-failed", "size-not-captured"),
+)
+"""Root before effect, as in the contract; an effect is dropped only if its root explains it."""
+
+_SEVERITY = {"error": 0, "warning": 1, "info": 2}
+_RESULTS = {"wrong": 0, "failed": 1, "same": 2, None: 3}
+
+
+def find_all(run: Run) -> list[Finding]:
+    """All findings of a run, most costly first, `F1` on."""
+    found = [finding for rule in RULES for finding in rule(run)]
+    ranked = sorted(_without_effects(found), key=_rank)
+    return [_named(finding, n) for n, finding in enumerate(ranked, 1)]
+
+
+def _without_effects(found: list[Finding]) -> list[Finding]:
+    return [f for f in found if not any(_explains(root, f) for root in found if root is not f)]
+
+
+def _explains(root: Finding, effect: Finding) -> bool:
+    ordered = any(
+        root.code in chain and effect.code in chain and chain.index(root.code) < chain.index(effect.code)
+        for chain in _BEFORE
+    )
+    return ordered and bool(effect.evidence) and set(effect.evidence) <= {*root.explains, *root.evidence}
+
+
+def _rank(finding: Finding) -> tuple[int, int, float, str, str]:
+    cost = finding.cost
+    return (
+        _SEVERITY[finding.severity],
+        _RESULTS[cost.results],
+        -(cost.seconds or 0.0) - (cost.bytes or 0) / 1e9,
+        finding.code,
+        finding.title,
+    )
+
+
+def _named(finding: Finding, number: int) -> Finding:
+    place = f"{PurePath(finding.where.file).name}:{finding.where.line}" if finding.where else ""
+    key = f"{finding.code}|{place}|{finding.subject}"
+    return msgspec.structs.replace(
+        finding,
+        id=f"F{number}",
+        fingerprint=hashlib.blake2b(key.encode(), digest_size=6).hexdigest(),
+        doc=f"findings/{finding.code}.md",
+    )

@@ -1,0 +1,47 @@
+"""What is being compiled on this thread right now: its compile id, its frame, its graph."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+_here = threading.local()
+
+
+def compile_id() -> str | None:
+    """Dynamo's id of the compile under way, such as `0/1`, without the attempt; None outside one."""
+    guards = sys.modules.get("torch._guards")
+    if guards is None:
+        return None
+    current = guards.CompileContext.current_compile_id()
+    return None if current is None else plain_id(current)
+
+
+def plain_id(compile_id: Any) -> str:
+    """`0/1` from torch's CompileId or its text, less `_attempt` and the `!autograd/` prefix's mark."""
+    return str(compile_id).split("_")[0]
+
+
+def frame_key(code: Any) -> str:
+    """`FILE:FIRSTLINE:NAME` of a code object: what events call a frame."""
+    return f"{code.co_filename}:{code.co_firstlineno}:{code.co_name}"
+
+
+@contextmanager
+def compiling_graph(name: str) -> Iterator[None]:
+    """Passes and matches that run inside the block belong to the graph `name`."""
+    names: list[str] = _here.__dict__.setdefault("graphs", [])
+    names.append(name)
+    try:
+        yield
+    finally:
+        names.pop()
+
+
+def graph_name() -> str:
+    """The graph that passes are working on: `0/0`, `0/0 backward`, a piece's name; `?` outside one."""
+    names: list[str] = _here.__dict__.get("graphs", [])
+    return names[-1] if names else compile_id() or "?"

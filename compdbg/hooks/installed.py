@@ -1,0 +1,47 @@
+"""The list of hooks, and how a session installs and removes them."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable, Collection
+
+from compdbg import probe
+from compdbg.events import HookState
+from compdbg.hooks.base import Hook, Patches, install_part
+from compdbg.hooks.importing import forget, on_import
+
+MODULES: dict[str, str] = {}
+"""Hook name -> the module of ours that holds its `HOOK`; imported after torch is."""
+
+
+def load_hook(name: str) -> Hook:
+    hook = importlib.import_module(MODULES[name]).HOOK
+    assert isinstance(hook, Hook)
+    return hook
+
+
+def install_all(skip: Collection[str] = ()) -> Callable[[], None]:
+    """Arm every hook but those in `skip`; each part goes in when its module is imported.
+
+    Returns what removes them all again.
+    """
+    done: list[Patches] = []
+    waiting: list[Callable[[], None]] = []
+    for name in MODULES:
+        if name in skip:
+            probe.emit(HookState(hook=name, state="unused", detail="switched off"))
+            continue
+        hook = load_hook(name)
+        for part in hook.parts:
+            callback = functools.partial(lambda h, p: done.append(install_part(h, p)), hook, part)
+            waiting.append(callback)
+            on_import(part.module, callback)
+
+    def remove() -> None:
+        for callback in waiting:
+            forget(callback)
+        while done:
+            done.pop().undo()
+
+    return remove

@@ -1,0 +1,92 @@
+"""From torch's stacks to the user's line: the innermost frame outside torch, vLLM and site-packages."""
+
+from __future__ import annotations
+
+import functools
+import re
+import sys
+import sysconfig
+from collections.abc import Iterable
+from types import FrameType
+from typing import Any
+
+from compdbg.events import Where
+
+_FRAME = re.compile(r'^\s*File "(?P<file>.*)", line (?P<line>\d+), in (?P<function>.*)$', re.MULTILINE)
+_STDLIB = sysconfig.get_paths()["stdlib"]
+_OURS = __file__.rsplit("/", 2)[0]
+
+
+@functools.lru_cache(maxsize=4096)
+def is_user_file(name: str) -> bool:
+    """A file that the user could edit: no library, no generated code, nothing of ours."""
+    if name.startswith("<"):
+        return name.startswith("<ipython") or name in ("<string>", "<stdin>")
+    if "site-packages" in name or "dist-packages" in name:
+        return False
+    return not name.startswith((_STDLIB, _OURS)) and "/torchinductor_" not in name
+
+
+@functools.lru_cache(maxsize=4096)
+def is_torch_file(name: str) -> bool:
+    torch = sys.modules.get("torch")
+    home = str(getattr(torch, "__file__", "") or "/nonexistent").rsplit("/", 1)[0] + "/"
+    return name.startswith((home, _OURS)) or name.startswith("<frozen")
+
+
+def _is_plumbing(name: str) -> bool:
+    return is_torch_file(name) or name.startswith(_STDLIB)
+
+
+def of_frames(frames: Iterable[Any]) -> Where | None:
+    """The user's line in a stack of FrameSummary, outermost first; else the innermost outside torch."""
+    second_best: Where | None = None
+    for frame in reversed(list(frames)):
+        where = Where(frame.filename, frame.lineno or 0, frame.name)
+        if is_user_file(frame.filename):
+            return where
+        if (
+            second_best is None
+            and not is_torch_file(frame.filename)
+            and not frame.filename.startswith(_STDLIB)
+        ):
+            second_best = where
+    return second_best
+
+
+def of_caller(depth: int = 1) -> Where | None:
+    """The user's line in the stack of who called us."""
+    second_best: Where | None = None
+    frame: FrameType | None = sys._getframe(depth)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        where = Where(name, frame.f_lineno, frame.f_code.co_name)
+        if is_user_file(name):
+            return where
+        if second_best is None and not _is_plumbing(name):
+            second_best = where
+        frame = frame.f_back
+    return second_best
+
+
+def of_node(node: Any) -> Where | None:
+    """The user's line of an FX node, from its `stack_trace`."""
+    text = node.meta.get("stack_trace") or ""
+    return of_text(text)
+
+
+def of_text(text: str) -> Where | None:
+    """The user's line in the text of a stack, outermost first."""
+    second_best: Where | None = None
+    for found in reversed(list(_FRAME.finditer(text))):
+        where = Where(found["file"], int(found["line"]), found["function"])
+        if is_user_file(where.file):
+            return where
+        if second_best is None and not is_torch_file(where.file):
+            second_best = where
+    return second_best
+
+
+def of_code(code: Any) -> Where:
+    """Where a function is defined."""
+    return Where(code.co_filename, code.co_firstlineno, code.co_name)

@@ -1,0 +1,3 @@
+from compdbg.launch.child import start_from_environment
+
+start_from_environment()

@@ -1,0 +1,72 @@
+"""The emit API that hooks and our compiler call: one branch and out when nothing records.
+
+Nothing here ever raises into the program, and nothing here formats unless a sink is set.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from compdbg.events import Event
+
+
+class Sink(Protocol):
+    """What records: the session's writer, or a test's list."""
+
+    def write(self, event: Event, parent: int | None) -> int | None:
+        """Append one event; its `seq`, or None if it could not be written."""
+
+    def payload(self, text: str) -> str:
+        """Store a large text once; its content hash."""
+
+
+_sink: Sink | None = None
+_stack = threading.local()
+
+
+def set_sink(sink: Sink | None) -> None:
+    """Start (or with None stop) recording in this process."""
+    global _sink
+    _sink = sink
+
+
+def active() -> bool:
+    """Whether anything records. Hooks that must compute before they emit ask this first."""
+    return _sink is not None
+
+
+def emit(event: Event, parent: int | None = None) -> int | None:
+    """Record one event under `parent`, or else under this thread's innermost `under`; its `seq`."""
+    sink = _sink
+    if sink is None:
+        return None
+    if parent is None:
+        parents: list[int] | None = getattr(_stack, "parents", None)
+        parent = parents[-1] if parents else None
+    return sink.write(event, parent)
+
+
+def payload(text: str) -> str:
+    """Store a large text by content; its hash, to be put into an event. Empty when not recording."""
+    sink = _sink
+    return "" if sink is None else sink.payload(text)
+
+
+@contextmanager
+def under(seq: int | None) -> Iterator[None]:
+    """Events that this thread emits inside the block have the event `seq` as their parent."""
+    if seq is None:
+        yield
+        return
+    parents: list[int] | None = getattr(_stack, "parents", None)
+    if parents is None:
+        parents = _stack.parents = []
+    parents.append(seq)
+    try:
+        yield
+    finally:
+        parents.pop()

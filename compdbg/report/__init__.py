@@ -1,0 +1,1 @@
+"""The faces that print: text and JSON (and HTML, Markdown) made from views."""

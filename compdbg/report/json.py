@@ -1,0 +1,22 @@
+"""The JSON answer of every reading command: one object, the contract's keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from compdbg.model.summary import Summary
+
+SCHEMA = 1
+
+
+def answer(run: Summary, items: Sequence[Any]) -> str:
+    """`{"schema": 1, "run": ..., "items": [...]}` on one line."""
+    return msgspec.json.encode({"schema": SCHEMA, "run": run, "items": list(items)}, enc_hook=str).decode()
+
+
+def failure(code: str, message: str, **more: str) -> str:
+    error = {"code": code, "message": message, **more}
+    return msgspec.json.encode({"schema": SCHEMA, "error": error}).decode()

@@ -1,0 +1,33 @@
+"""From what the user typed to a run: a folder, or nothing for the newest run here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from compdbg.store.reader import CannotRead, Log, read_log
+
+RUNS = "compdbg-runs"
+
+
+def find_run(given: str | None) -> Path:
+    """The folder of the run that `given` names.
+
+    Raises:
+        CannotRead: there is none.
+    """
+    if given is not None:
+        path = Path(given)
+        if path.is_dir():
+            return path
+        inside = Path(RUNS) / given
+        if inside.is_dir():
+            return inside
+        raise CannotRead(f"no run at {given}")
+    latest = Path(RUNS) / "latest"
+    if latest.is_dir():
+        return latest.resolve()
+    raise CannotRead(f"no run below {Path.cwd() / RUNS}; record one with: compdbg run script.py")
+
+
+def open_run(given: str | None) -> Log:
+    return read_log(find_run(given))

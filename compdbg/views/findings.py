@@ -1,0 +1,27 @@
+"""The findings as a table, most costly first."""
+
+from __future__ import annotations
+
+from compdbg.findings.base import Finding
+from compdbg.views.base import Column, Source, View
+from compdbg.views.places import place
+
+
+def findings(source: Source) -> View:
+    return View(
+        name="findings",
+        title="Findings",
+        items=source.findings,
+        columns=(
+            Column("id", lambda f: f.id),
+            Column("severity", lambda f: f.severity),
+            Column("code", lambda f: f.code),
+            Column("where", lambda f: place(f.where)),
+            Column("what", _title, wide=True),
+        ),
+        empty="no findings: nothing wrong was seen",
+    )
+
+
+def _title(finding: Finding) -> str:
+    return finding.title
