@@ -3,22 +3,69 @@
 from __future__ import annotations
 
 import argparse
+import re
 
-from compdbg.cli.reading import add_json, source
+from compdbg.cli.errors import UsageError
+from compdbg.cli.reading import add_json, source, width
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("words", nargs="*", metavar="[RUN] [F3]", help="a run's folder; a finding's id")
+    parser.add_argument("--code", metavar="CODE", help="print the page of a finding code and exit")
     add_json(parser)
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    from compdbg.report import json
-
-    shown = source(arguments.words[0] if arguments.words else None)
-    if arguments.json:
-        print(json.answer(shown.run.summary, shown.findings))
+    if arguments.code is not None:
+        print(_page(arguments.code), end="")
         return 0
-    for finding in shown.findings:
-        print(finding)
+    return _explain(arguments)
+
+
+def _explain(arguments: argparse.Namespace) -> int:
+    from compdbg.report import explain as text
+    from compdbg.report import json
+    from compdbg.views.explanation import explain
+    from compdbg.views.summary import verdict
+
+    run, wanted = split_words(arguments.words)
+    shown = source(run)
+    chosen = [f for f in shown.findings if wanted is None or f.id == wanted]
+    if wanted is not None and not chosen:
+        raise UsageError(
+            f"this run has no finding {wanted}; it has {len(shown.findings)}: compdbg show findings"
+        )
+    if arguments.json:
+        print(json.answer(shown.run.summary, chosen))
+        return 0
+    if wanted is None:
+        print(verdict(shown))
+    for finding in chosen:
+        print()
+        print(text.render(explain(shown, finding), width()), end="")
     return 0
+
+
+def split_words(words: list[str]) -> tuple[str | None, str | None]:
+    """`[RUN] [F3]`: a word like `F3` is a finding; anything else is a run."""
+    run = finding = None
+    for word in words:
+        if re.fullmatch(r"F\d+", word) and finding is None:
+            finding = word
+        elif run is None:
+            run = word
+        else:
+            raise UsageError(f"{word!r}: one run and one finding at most")
+    return run, finding
+
+
+def _page(code: str) -> str:
+    import difflib
+
+    from compdbg.findings.pages import CODES, page
+
+    if code in CODES:
+        return page(code)
+    near = difflib.get_close_matches(code, CODES, 1)
+    hint = f"; did you mean {near[0]}?" if near else f"; there are: {', '.join(CODES)}"
+    raise UsageError(f"no finding code {code!r}{hint}")
