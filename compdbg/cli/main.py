@@ -55,7 +55,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except CommandError as error:
         return _fail(arguments, error, error.exit_code)
     except Exception as error:
-        if type(error).__name__ == "CannotRead":
+        from compdbg.store.reader import CannotRead
+
+        if isinstance(error, CannotRead):
             return _fail(arguments, error, UNREADABLE)
         return _own_fault(error)
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from compdbg import probe
-from compdbg.events import HookError, HookState
+from compdbg.events import Event, HookError, HookState
 
 
 class Target(NamedTuple):
@@ -42,6 +42,8 @@ class Hook(NamedTuple):
     name: str
     parts: tuple[Part, ...]
     targets: tuple[Target, ...] = ()
+    proof: tuple[type[Event], ...] = ()
+    """Any event of these types shows that the hook works: what `compdbg doctor` looks for."""
 
 
 class TargetMissing(Exception):

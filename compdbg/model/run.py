@@ -6,6 +6,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from compdbg.model.pipeline import (
+    ServedSize,
+    Setting,
+    SplitPiece,
+    build_pieces,
+    build_settings,
+    build_sizes,
+)
 from compdbg.model.summary import Summary, summarise
 from compdbg.store.locate import find_run
 from compdbg.store.reader import Log, read_log
@@ -20,6 +28,18 @@ class Run:
     @cached_property
     def summary(self) -> Summary:
         return summarise(self.log)
+
+    @cached_property
+    def pieces(self) -> list[SplitPiece]:
+        return build_pieces(self.log)
+
+    @cached_property
+    def sizes(self) -> list[ServedSize]:
+        return build_sizes(self.log)
+
+    @cached_property
+    def settings(self) -> list[Setting]:
+        return build_settings(self.log)
 
 
 def load(path: str | Path | None = None) -> Run:

@@ -12,7 +12,7 @@ from compdbg.model.summary import Summary
 SCHEMA = 1
 
 
-def answer(run: Summary, items: Sequence[Any]) -> str:
+def answer(run: Summary | None, items: Sequence[Any]) -> str:
     """`{"schema": 1, "run": ..., "items": [...]}` on one line."""
     return msgspec.json.encode({"schema": SCHEMA, "run": run, "items": list(items)}, enc_hook=str).decode()
 

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from compdbg.views.base import ViewMaker
+from compdbg.views.config import config
 from compdbg.views.events import events
 from compdbg.views.findings import findings
+from compdbg.views.sizes import sizes
+from compdbg.views.splits import splits
 from compdbg.views.summary import summary
+from compdbg.views.unmeasured import memory, numerics
 
 VIEWS: dict[str, ViewMaker] = {
     "summary": summary,
     "findings": findings,
+    "splits": splits,
+    "sizes": sizes,
+    "config": config,
+    "numerics": numerics,
+    "memory": memory,
     "events": events,
 }

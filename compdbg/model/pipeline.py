@@ -1,0 +1,128 @@
+"""The pipeline of a serving engine as recorded: pieces of the split, sizes served, configuration."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from msgspec import Struct
+
+from compdbg.events import Boundary, Capture, ConfigValue, Dispatch, Piece, PieceCompiled
+from compdbg.store.reader import Log
+
+
+class SplitPiece(Struct, frozen=True, kw_only=True):
+    """One piece of a split graph. `shared_with` is the twin whose compile serves this piece too."""
+
+    graph: str
+    piece: str
+    kind: str
+    ops: int
+    split_op: str | None
+    shared_with: str | None
+    inputs: list[Boundary]
+    outputs: list[Boundary]
+    differs_by: str | None
+    compiles: list[str]
+    """Ranges and sizes for which the piece was compiled."""
+    event: str
+
+
+class ServedSize(Struct, frozen=True, kw_only=True):
+    """How calls of one size were served. Times in milliseconds; `check` compares with eager."""
+
+    graph: str
+    size: int
+    compiled_as: str | None
+    padded_to: int | None
+    captured: bool
+    captures: int
+    replays: int
+    eager_calls: int
+    capture_ms: float | None
+    capture_bytes: int | None
+    check: str
+    max_abs: float | None
+    max_rel: float | None
+
+
+class Setting(Struct, frozen=True, kw_only=True):
+    """A configuration value: asked for, in effect, and who made the difference."""
+
+    key: str
+    requested: str
+    effective: str
+    changed_by: str
+    why: str
+    event: str
+
+
+def build_pieces(log: Log) -> list[SplitPiece]:
+    compiles: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+    for header, event in log.of(PieceCompiled):
+        compiles[header.process, event.graph, event.piece].append(event.range)
+    return [
+        SplitPiece(
+            graph=piece.graph,
+            piece=piece.piece,
+            kind=piece.piece_kind,
+            ops=piece.ops,
+            split_op=piece.split_op,
+            shared_with=piece.shared_with,
+            inputs=piece.inputs,
+            outputs=piece.outputs,
+            differs_by=piece.differs_by,
+            compiles=compiles.get((header.process, piece.graph, piece.piece), []),
+            event=header.id,
+        )
+        for header, piece in log.of(Piece)
+    ]
+
+
+def build_sizes(log: Log) -> list[ServedSize]:
+    """One row a graph and size: the last tally of each process, added up; captures beside it."""
+    last: dict[tuple[str, str, int], Dispatch] = {}
+    for header, event in log.of(Dispatch):
+        last[header.process, event.graph, event.size] = event
+    captured: dict[tuple[str, int], list[Capture]] = defaultdict(list)
+    for _, capture in log.of(Capture):
+        captured[capture.graph, capture.size].append(capture)
+    called: dict[tuple[str, int], list[Dispatch]] = defaultdict(list)
+    for dispatch in last.values():
+        called[dispatch.graph, dispatch.size].append(dispatch)
+    keys = sorted({*called, *captured}, key=lambda k: (k[0], k[1]))
+    return [_size(graph, size, called[graph, size], captured[graph, size]) for graph, size in keys]
+
+
+def _size(graph: str, size: int, calls: list[Dispatch], captures: list[Capture]) -> ServedSize:
+    done = [c for c in captures if c.error is None]
+    measured = [c.bytes for c in done if c.bytes is not None]
+    return ServedSize(
+        graph=graph,
+        size=size,
+        compiled_as=next((c.compiled_as for c in calls if c.compiled_as), None),
+        padded_to=next((c.padded_to for c in calls if c.padded_to), None),
+        captured=bool(done) or any(c.captures for c in calls),
+        captures=max(len(done), sum(c.captures for c in calls)),
+        replays=sum(c.replays for c in calls),
+        eager_calls=sum(c.eager_calls for c in calls),
+        capture_ms=sum(c.duration_ms for c in done) if done else None,
+        capture_bytes=sum(measured) if measured else None,
+        check="not-checked",
+        max_abs=None,
+        max_rel=None,
+    )
+
+
+def build_settings(log: Log) -> list[Setting]:
+    """The last word on each key of each process, once where processes agree."""
+    found: dict[tuple[str, str, str], Setting] = {}
+    for header, event in log.of(ConfigValue):
+        found[event.key, event.requested, event.effective] = Setting(
+            key=event.key,
+            requested=event.requested,
+            effective=event.effective,
+            changed_by=event.changed_by,
+            why=event.why,
+            event=header.id,
+        )
+    return sorted(found.values(), key=lambda s: s.key)

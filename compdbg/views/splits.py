@@ -1,0 +1,41 @@
+"""The split: each piece in order, what it holds, what crosses its borders, which twin serves it."""
+
+from __future__ import annotations
+
+from compdbg.events import Boundary
+from compdbg.model.pipeline import SplitPiece
+from compdbg.views.base import Column, Source, View
+from compdbg.views.places import counted
+
+
+def splits(source: Source) -> View:
+    pieces = source.run.pieces
+    return View(
+        name="splits",
+        title="Pieces of the split graph",
+        lines=[_sum(pieces)] if pieces else [],
+        items=pieces,
+        columns=(
+            Column("graph", lambda p: p.graph),
+            Column("piece", lambda p: p.piece),
+            Column("kind", lambda p: p.kind),
+            Column("ops", lambda p: str(p.ops), align="right"),
+            Column("split at", lambda p: p.split_op or ""),
+            Column("twin of", lambda p: p.shared_with or ""),
+            Column("compiled for", lambda p: " ".join(p.compiles)),
+            Column("in", lambda p: _crossing(p.inputs), wide=True),
+            Column("out", lambda p: _crossing(p.outputs), wide=True),
+        ),
+        empty="no graph was split",
+    )
+
+
+def _sum(pieces: list[SplitPiece]) -> str:
+    compiled = [p for p in pieces if p.kind == "compiled"]
+    unique = sum(p.shared_with is None for p in compiled)
+    splitting = sum(p.kind == "splitting" for p in pieces)
+    return f"{counted(len(compiled), 'compiled piece')}, {unique} of them unique; {splitting} splitting"
+
+
+def _crossing(values: list[Boundary]) -> str:
+    return " ".join(f"{v.name}[{','.join(v.shape)}]" if v.shape else f"{v.name}:{v.type}" for v in values)
