@@ -6,7 +6,7 @@ import argparse
 import re
 
 from compdbg.cli.errors import UsageError
-from compdbg.cli.reading import add_json, source, width
+from compdbg.cli.reading import add_json, check_word, source, width
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -29,6 +29,7 @@ def _explain(arguments: argparse.Namespace) -> int:
     from compdbg.views.summary import verdict
 
     run, wanted = split_words(arguments.words)
+    check_word(run, ("F1", "F2", "F3"), "finding")
     shown = source(run)
     chosen = [f for f in shown.findings if wanted is None or f.id == wanted]
     if wanted is not None and not chosen:

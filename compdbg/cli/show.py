@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from compdbg.cli.errors import UsageError
-from compdbg.cli.reading import add_json, source, width
+from compdbg.cli.reading import add_json, check_word, source, width
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -18,6 +18,7 @@ def execute(arguments: argparse.Namespace) -> int:
     from compdbg.views.all import VIEWS
 
     run, view = split_words(arguments.words, tuple(VIEWS))
+    check_word(run, tuple(VIEWS), "view")
     shown = source(run)
     made = VIEWS[view or "summary"](shown)
     if arguments.json:
