@@ -17,7 +17,10 @@ def compile_id() -> str | None:
     if guards is None:
         return None
     current = guards.CompileContext.current_compile_id()
-    return None if current is None else plain_id(current)
+    if current is not None:
+        return plain_id(current)
+    adopted: list[str] = _here.__dict__.get("compile_ids", [])
+    return adopted[-1] if adopted else None
 
 
 def plain_id(compile_id: Any) -> str:
@@ -39,6 +42,20 @@ def compiling_graph(name: str) -> Iterator[None]:
         yield
     finally:
         names.pop()
+
+
+@contextmanager
+def compiling_for(compile_id: str | None) -> Iterator[None]:
+    """Work of the compile `compile_id` that torch does outside its context, as AOT compilation does."""
+    if compile_id is None:
+        yield
+        return
+    ids: list[str] = _here.__dict__.setdefault("compile_ids", [])
+    ids.append(compile_id)
+    try:
+        yield
+    finally:
+        ids.pop()
 
 
 def graph_name() -> str:
