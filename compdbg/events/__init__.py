@@ -24,13 +24,18 @@ from compdbg.events.frames import (
     Stance,
 )
 from compdbg.events.fusion import (
+    FusionCalled,
+    FusionCompile,
+    FusionEnabled,
     MatchAttempt,
     NearMiss,
     Outcome,
     Pattern,
+    PatternForm,
     PatternPass,
     PatternPassMade,
     PatternProblem,
+    PatternRegistered,
     Reason,
 )
 from compdbg.events.graphs import (
@@ -66,12 +71,13 @@ __all__ = [
     "SCHEMA", "Boundary", "CacheLookup", "CacheProblem", "Capture", "ChildEnd", "CloneKept",
     "CloneRemoved", "CompileError", "CompileRequest", "ConfigValue", "CudagraphRecord",
     "CudagraphSkip", "Decorated", "Dispatch", "EffectRemoved", "Event", "EventsLost", "FrameCalls",
-    "FrameEnd", "FrameStart", "GeneratedCode", "Graph", "GraphBreak", "Guard", "GuardAudit",
-    "GuardViolation", "Guards", "Header", "HookError", "HookState", "MatchAttempt", "NearMiss",
-    "Outcome", "PassRun", "Pattern", "PatternPass", "PatternPassMade", "PatternProblem", "Piece",
-    "PieceCompiled", "ProcessEnd", "ProcessStart", "Reason", "RecompileLimit", "RecompileReason",
-    "SizeBranch", "Span", "SpanBegin", "Stance", "Symbol", "SymbolFixed", "TorchLoaded",
-    "TraceArtifact", "UnknownEvent", "Where", "event_types",
+    "FrameEnd", "FrameStart", "FusionCalled", "FusionCompile", "FusionEnabled", "GeneratedCode",
+    "Graph", "GraphBreak", "Guard", "GuardAudit", "GuardViolation", "Guards", "Header",
+    "HookError", "HookState", "MatchAttempt", "NearMiss", "Outcome", "PassRun", "Pattern",
+    "PatternForm", "PatternPass", "PatternPassMade", "PatternProblem", "PatternRegistered",
+    "Piece", "PieceCompiled", "ProcessEnd", "ProcessStart", "Reason", "RecompileLimit",
+    "RecompileReason", "SizeBranch", "Span", "SpanBegin", "Stance", "Symbol", "SymbolFixed",
+    "TorchLoaded", "TraceArtifact", "UnknownEvent", "Where", "event_types",
 ]  # fmt: skip
 
 

@@ -45,18 +45,28 @@ class PatternPassMade(Event, frozen=True):
 
 
 class PatternPass(Event, frozen=True):
-    """One `apply` of a pattern-matcher pass to one graph, with all its patterns."""
+    """One `apply` of a pattern-matcher pass to one graph, with all its patterns.
+
+    `graph_id` tells apart graphs of one name (the joint and the post-grad graph of a frame).
+    """
 
     pass_id: str
     pass_name: str
     graph: str
+    graph_id: int = 0
     aliases: list[str] = []
     custom: bool = True
+    traced: bool = True
+    """False: attempts and matches are counted only (torch's own passes, unless asked for)."""
+    stage: str = ""
+    """`pre-grad`, `joint`, `post-grad`, or empty where Inductor did not call it."""
     patterns: list[Pattern] = []
+    """All patterns of the pass, in the first event of the pass and whenever there are new ones."""
     attempted: int = 0
     matched: int = 0
     matched_by: dict[str, int] = {}
     attempted_by: dict[str, int] = {}
+    us_by: dict[str, float] = {}
     duration_us: float = 0.0
     compile_id: str | None = None
 
@@ -74,6 +84,8 @@ class NearMiss(Struct, frozen=True, kw_only=True, omit_defaults=True):
     pattern_nodes: int = 0
     where: Where | None = None
     detail: str = ""
+    boundary: str = ""
+    """`input` or `output`: the graph's edge stands where the pattern wants an op."""
 
 
 class MatchAttempt(Event, frozen=True):
@@ -89,10 +101,13 @@ class MatchAttempt(Event, frozen=True):
     graph: str
     anchor: str
     outcome: str
+    graph_id: int = 0
     near: bool = False
     miss: NearMiss | None = None
     where: Where | None = None
     """The user's line of the anchor."""
+    consumed: list[str] = []
+    """Of a match: the nodes that it replaced."""
     compile_id: str | None = None
 
 
@@ -106,4 +121,71 @@ class PatternProblem(Event, frozen=True):
     pattern: str
     problem: str
     detail: str
+    where: Where | None = None
+
+
+class PatternForm(Event, frozen=True):
+    """Nothing for a pattern to match, but the graph holds it in another form.
+
+    `form`: `decomposed` (an op of the pattern stands there as the ops it is made of),
+    `overload` (the same op, another overload), `torch-function` (the graph is not in ATen ops yet).
+    """
+
+    pass_id: str
+    pass_name: str
+    pattern: str
+    graph: str
+    form: str
+    wanted: str
+    found: str
+    graph_id: int = 0
+    where: Where | None = None
+    compile_id: str | None = None
+
+
+class FusionEnabled(Event, frozen=True):
+    """A pass was put into `slot` of Inductor's configuration, at the user's line `where`.
+
+    `key` names the callable in this process; `pass_ids` are the pattern-matcher passes that it
+    holds or calls. `by_user`: not set by a library in passing. With `compile_id` it was set for
+    that compile (`torch.compile(options=...)`).
+    """
+
+    slot: str
+    key: str
+    name: str
+    pass_ids: list[str] = []
+    where: Where | None = None
+    by_user: bool = False
+    compile_id: str | None = None
+
+
+class FusionCompile(Event, frozen=True):
+    """A graph goes to its backend while these passes (`FusionEnabled.key`) are configured."""
+
+    compile_id: str | None
+    backend: str
+    enabled: list[str] = []
+    pattern_matcher: bool = True
+    disabled_passes: str = ""
+    elsewhere: bool = False
+    """Inductor compiles in another process, where its passes are not seen."""
+
+
+class FusionCalled(Event, frozen=True):
+    """Inductor came to a configured pass and called it, or, `disabled_by` a setting, did not."""
+
+    slot: str
+    key: str
+    graph: str
+    disabled_by: str | None = None
+    compile_id: str | None = None
+
+
+class PatternRegistered(Event, frozen=True):
+    """A pattern from outside torch was registered in one of torch's own passes."""
+
+    pass_id: str
+    pass_name: str
+    pattern: str
     where: Where | None = None
