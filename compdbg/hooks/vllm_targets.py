@@ -1,0 +1,38 @@
+"""Every name of vLLM that we touch, in one place; nothing else of ours depends on vLLM's inside."""
+
+from __future__ import annotations
+
+from compdbg.hooks.base import Target
+
+SEEN = "vllm 0.33"
+
+_BACKENDS = "vllm.compilation.backends"
+_DECORATORS = "vllm.compilation.decorators"
+_PIECEWISE = "vllm.compilation.piecewise_backend"
+
+DECORATE = Target(f"{_DECORATORS}:_support_torch_compile", ("cls", "dynamic_arg_dims", "enable_if"), SEEN)
+AOT_LOAD = Target(f"{_DECORATORS}:_try_load_aot_compiled_fn", ("model", "aot_compilation_path"), SEEN)
+AOT_VERIFY = Target(f"{_DECORATORS}:_verify_source_unchanged", (), SEEN)
+
+BACKEND_CALL = Target(f"{_BACKENDS}:VllmBackend.__call__", ("graph", "example_inputs"), SEEN)
+SPLIT = Target(f"{_BACKENDS}:split_graph", ("graph", "splitting_ops"), SEEN)
+COMPILE = Target(f"{_BACKENDS}:CompilerManager.compile", ("graph", "compile_range", "graph_index"), SEEN)
+LOAD = Target(f"{_BACKENDS}:CompilerManager.load", ("compile_range", "graph_index"), SEEN)
+PIECE_RANGES = Target(f"{_PIECEWISE}:PiecewiseBackend.compile_all_ranges", (), SEEN)
+PIECE_MADE = Target(f"{_PIECEWISE}:PiecewiseBackend.__init__", (), SEEN)
+PIECE_RANGE = Target(f"{_PIECEWISE}:PiecewiseBackend._find_range_for_shape", ("runtime_shape",), SEEN)
+
+CAPTURE_CALL = Target("vllm.compilation.cuda_graph:CUDAGraphWrapper.__call__", (), SEEN)
+DISPATCH = Target("vllm.v1.cudagraph_dispatcher:CudagraphDispatcher.dispatch", ("num_tokens",), SEEN)
+
+CONFIG_MADE = Target("vllm.config.vllm:VllmConfig.__post_init__", (), SEEN)
+CONFIG_CLASSES = (
+    Target("vllm.config.compilation:CompilationConfig", (), SEEN),
+    Target("vllm.config.compilation:PassConfig", (), SEEN),
+    Target("vllm.config.compilation:DynamicShapesConfig", (), SEEN),
+)
+
+TARGETS = (
+    DECORATE, AOT_LOAD, AOT_VERIFY, BACKEND_CALL, SPLIT, COMPILE, LOAD, PIECE_RANGES, PIECE_MADE,
+    PIECE_RANGE, CAPTURE_CALL, DISPATCH, CONFIG_MADE, *CONFIG_CLASSES,
+)  # fmt: skip
