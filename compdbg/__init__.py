@@ -4,8 +4,7 @@
 imported on first use, so that `import compdbg` in somebody's program costs next to nothing.
 """
 
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False  # importing `typing` would load a dozen modules before the program's own
 if TYPE_CHECKING:
     from compdbg.model.run import load
     from compdbg.record.inprocess import record

@@ -11,16 +11,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    from pathlib import Path
+    import os
 
     from compdbg.launch.supervisor import supervise
-    from compdbg.record.manifest import finish_manifest, new_run_folder, start_manifest
-    from compdbg.record.options import Options
+    from compdbg.record.manifest import Manifest, new_run_folder
 
-    options = Options()
-    folder = Path(arguments.output) if arguments.output else new_run_folder(arguments.program[0])
-    folder.mkdir(parents=True, exist_ok=True)
-    start_manifest(folder, arguments.program, options)
-    status = supervise(arguments.program, folder, options)
-    finish_manifest(folder, exit_status=status)
+    folder = os.path.abspath(arguments.output) if arguments.output else new_run_folder(arguments.program[0])
+    os.makedirs(folder, exist_ok=True)
+    manifest = Manifest(folder, arguments.program, {})
+    manifest.write()
+    status = supervise(arguments.program, folder)
+    manifest.finish(exit_status=status)
     return status

@@ -1,29 +1,30 @@
 """Runs a callback right after a module has been imported by the program, never before.
 
-Works by standing first on `sys.meta_path`, finding the module's real spec, and wrapping its
-loader's `exec_module`; modules that nobody waits for are not touched.
+Stands first on `sys.meta_path`, has the other finders find the module, and wraps its loader's
+`exec_module`; modules that nobody waits for are not touched. Runs in every recorded process from
+its start, so it imports nothing that Python has not loaded by itself.
 """
 
-from __future__ import annotations
-
-import importlib.abc
-import importlib.util
 import sys
-import threading
-from collections.abc import Callable, Sequence
-from importlib.machinery import ModuleSpec
-from types import ModuleType
-from typing import Any
 
-Callback = Callable[[], None]
-_waiting: dict[str, list[Callback]] = {}
-_busy = threading.local()
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+    from typing import Any
+
+    Callback = Callable[[], None]
+
+_waiting: "dict[str, list[Callback]]" = {}
+_executed: set[str] = set()
+"""Modules whose code has run to its end under our eyes, though Python still calls them initialising."""
 
 
-def on_import(module: str, callback: Callback) -> None:
+def on_import(module: str, callback: "Callback") -> None:
     """Call `callback` once, after `module` was executed; at once if it already has been."""
     loaded = sys.modules.get(module)
-    if loaded is not None and not _still_executing(loaded):
+    if loaded is not None and (module in _executed or not _still_executing(loaded)):
         callback()
         return
     _waiting.setdefault(module, []).append(callback)
@@ -31,47 +32,64 @@ def on_import(module: str, callback: Callback) -> None:
         sys.meta_path.insert(0, _finder)
 
 
-def forget(callback: Callback) -> None:
+def forget(callback: "Callback") -> None:
     """Take back an `on_import` that has not happened yet."""
-    for callbacks in _waiting.values():
+    for module, callbacks in list(_waiting.items()):
         if callback in callbacks:
             callbacks.remove(callback)
+        if not callbacks:
+            _waiting.pop(module, None)
+    if not _waiting and _finder in sys.meta_path:
+        sys.meta_path.remove(_finder)
 
 
-def _still_executing(module: ModuleType) -> bool:
+def _still_executing(module: "ModuleType") -> bool:
     return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))
 
 
-class _Finder(importlib.abc.MetaPathFinder):
+class _Finder:
     def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        if fullname not in _waiting or getattr(_busy, "name", None) == fullname:
+        self, fullname: str, path: "Sequence[str] | None" = None, target: "ModuleType | None" = None
+    ) -> "ModuleSpec | None":
+        if fullname not in _waiting:
             return None
-        _busy.name = fullname
-        try:
-            spec = importlib.util.find_spec(fullname)
-        except (ImportError, ValueError):
-            return None
-        finally:
-            _busy.name = None
-        if spec is not None and spec.loader is not None:
-            _announce(spec.loader, fullname)
-        return spec
+        for finder in list(sys.meta_path):
+            find = None if finder is self else getattr(finder, "find_spec", None)
+            spec = None if find is None else find(fullname, path, target)
+            if spec is not None:
+                _announce(spec.loader, fullname)
+                return spec  # type: ignore[no-any-return]
+        return None
 
 
-def _announce(loader: Any, fullname: str) -> None:
+def _announce(loader: "Any", fullname: str) -> None:
     execute = getattr(loader, "exec_module", None)
-    if execute is None:
+    if execute is None or isinstance(loader, type):
         return
 
-    def exec_module(module: ModuleType) -> None:
-        del loader.exec_module
+    def exec_module(module: "ModuleType") -> None:
+        loader.__dict__.pop("exec_module", None)
         execute(module)
+        _executed.add(fullname)
         for callback in _waiting.pop(fullname, []):
-            callback()
+            _contained(callback)
 
-    loader.exec_module = exec_module
+    # Python leaves the import system's own frames out of tracebacks, and does not count them for
+    # a warning's stacklevel; so must it be with this one, which stands among them.
+    exec_module.__code__ = exec_module.__code__.replace(co_filename="<frozen importlib._bootstrap>")
+    try:
+        loader.exec_module = exec_module
+    except AttributeError:
+        return
 
 
-_finder = _Finder()
+def _contained(callback: "Callback") -> None:
+    try:
+        callback()
+    except Exception as error:
+        from compdbg.hooks.base import report_error
+
+        report_error("importing", error)
+
+
+_finder: "Any" = _Finder()

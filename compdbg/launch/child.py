@@ -1,36 +1,134 @@
-"""What runs first in a recorded process: reads the environment and starts the session."""
+"""What runs first in a recorded process: reads the environment and starts recording.
 
-from __future__ import annotations
+It runs while Python starts up, before the program's first import, in every process of a run,
+most of which never import torch. So it imports nothing that Python has not loaded by itself;
+what needs more (`record.session`: msgspec, events, hooks) is imported once torch has been.
+"""
 
-import atexit
 import os
-from pathlib import Path
+import sys
+
+from compdbg.hooks.importing import on_import
+from compdbg.record.lines import warn
+from compdbg.record.manifest import MANIFEST, Manifest, new_sibling
+from compdbg.record.process import Process, current, fatal_error
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from compdbg.record.options import Options
 
 RUN = "COMPDBG_RUN"
+RUN_OF_ENGINES = "VLLM_COMPDBG_RUN"
+"""Engines that pass only variables of their own on to workers pass this one."""
 OPTIONS = "COMPDBG_OPTIONS"
+STARTED_BY = "COMPDBG_STARTED_BY"
+"""Pid of who leads the run: `compdbg run`, or the first process. Absent: the user set `RUN`."""
+
+_site_path: list[str] = []
 
 
 def start_from_environment() -> None:
     """Start recording where `COMPDBG_RUN` names a folder; nothing otherwise. Never raises."""
-    folder = os.environ.get(RUN)
-    if not folder:
+    folder = os.environ.get(RUN) or os.environ.get(RUN_OF_ENGINES)
+    if not folder or current() is not None or _is_no_program():
         return
     try:
-        _start(Path(folder))
+        _start(os.path.abspath(folder))
     except Exception as error:
-        import sys
-
-        print(f"compdbg: not recording this process: {error}", file=sys.stderr)
+        warn(f"not recording this process: {type(error).__name__}: {error}")
 
 
-def _start(folder: Path) -> None:
-    from compdbg.record import options
-    from compdbg.record.session import Session, options_from_json
+def _start(folder: str) -> None:
+    import atexit  # built in
 
-    chosen = options_from_json(os.environ.get(OPTIONS, ""))
-    options.set_current(chosen)
-    folder.mkdir(parents=True, exist_ok=True)
-    session = Session(folder, chosen, how="run")
-    session.start()
-    atexit.register(session.close)
-    os.register_at_fork(after_in_child=session.after_fork)
+    _site_path[:] = sys.path
+    started = os.environ.get(STARTED_BY)
+    manifest = None if started else _lead(folder)
+    if manifest is not None:
+        folder = manifest.folder
+    os.environ[RUN] = folder
+    process = Process(folder, how="run" if started else "environment")
+    process.begin()
+    on_import("torch", _torch_loaded)
+
+    def end() -> None:
+        process.end(fatal_error())
+        if manifest is not None and manifest.fields["pid"] == os.getpid():
+            manifest.finish()
+
+    atexit.register(end)
+
+
+def _lead(folder: str) -> Manifest | None:
+    """Become the leader of a run that only the environment asks for, unless it has one.
+
+    A run that has ended is not added to: what was wrong then may be mended now.
+    """
+    os.makedirs(folder, exist_ok=True)
+    manifest = Manifest(folder, sys.orig_argv, {})
+    if not manifest.claim():
+        if not _has_ended(folder):
+            return None
+        manifest = Manifest(new_sibling(folder), sys.orig_argv, {})
+        manifest.write()
+        warn(f"{folder} holds an earlier run; recording to {manifest.folder}")
+    os.environ[STARTED_BY] = str(os.getpid())
+    return manifest
+
+
+def _has_ended(folder: str) -> bool:
+    try:
+        with open(os.path.join(folder, MANIFEST)) as file:
+            return '"complete": true' in file.read()
+    except OSError:
+        return False
+
+
+def _is_no_program() -> bool:
+    """Processes that are not the user's: ours, and the one that keeps multiprocessing's books."""
+    words = sys.orig_argv[1:]
+    for previous, word in zip(["", *words], words, strict=False):
+        if previous == "-c":
+            return word.startswith("from multiprocessing.resource_tracker import")
+        if previous == "-m" or not word.startswith("-"):
+            return os.path.basename(word) == "compdbg"
+    return False
+
+
+def _torch_loaded() -> None:
+    process = current()
+    if process is None:
+        return
+    path = list(sys.path)
+    sys.path[:] = _site_path  # not the program's: a file beside the script must not become ours
+    try:
+        from compdbg.record import options
+        from compdbg.record.session import Session
+
+        chosen = _options(process.folder)
+        options.set_current(chosen)
+        process.session = Session(process.lines, chosen)
+    except Exception as error:
+        process.lines.note("hook-error", hook="session", error=f"{type(error).__name__}: {error}")
+        warn(f"not recording this process: {type(error).__name__}: {error}")
+        return
+    finally:
+        sys.path[:] = path
+    process.session.start()
+
+
+def _options(folder: str) -> "Options":
+    """As the leader was told them: in the environment, or else in the run's own folder."""
+    import msgspec
+
+    from compdbg.record.options import Options
+
+    given = os.environ.get(OPTIONS)
+    if given:
+        return msgspec.json.decode(given, type=Options)
+    try:
+        with open(os.path.join(folder, MANIFEST), "rb") as file:
+            manifest = msgspec.json.decode(file.read())
+        return msgspec.convert(manifest["options"], Options)
+    except (OSError, KeyError, msgspec.MsgspecError):
+        return Options()

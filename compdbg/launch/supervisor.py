@@ -8,18 +8,16 @@ import sys
 from pathlib import Path
 
 import compdbg
-from compdbg.launch.child import OPTIONS, RUN
-from compdbg.record.options import Options
-from compdbg.record.session import options_to_json
+from compdbg.launch.child import RUN, STARTED_BY
 
 BOOTSTRAP = Path(__file__).parent / "bootstrap"
 
 
-def supervise(command: list[str], folder: Path, options: Options) -> int:
+def supervise(command: list[str], folder: str) -> int:
     """Run `command` with recording into `folder`; its exit status (negative: a signal)."""
     environment = dict(os.environ)
-    environment[RUN] = str(folder.absolute())
-    environment[OPTIONS] = options_to_json(options)
+    environment[RUN] = folder
+    environment[STARTED_BY] = str(os.getpid())
     package_home = str(Path(compdbg.__file__).parents[1])
     paths = [str(BOOTSTRAP), package_home, environment.get("PYTHONPATH", "")]
     environment["PYTHONPATH"] = os.pathsep.join(p for p in paths if p)

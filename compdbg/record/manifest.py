@@ -1,70 +1,150 @@
-"""The run folder itself: its name, the pointer to the newest, and `run.json`."""
+"""The run folder itself: its name, the pointer to the newest, and `run.json`.
 
-from __future__ import annotations
+Written by whoever leads the run: `compdbg run`, a `record()` block, or, where only the
+environment asks for recording, the first process, before the program's first import. So this
+too imports only what Python has loaded by itself.
+"""
 
-import datetime
-import json
-import secrets
-import threading
-from pathlib import Path
-from typing import Any
+import os
+import time
 
-import msgspec
+from compdbg.record.lines import to_json
+from compdbg.record.privacy import safe_argv, text
+from compdbg.record.process import timestamp
 
-from compdbg.record.options import Options
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
 
-
-def new_run_folder(script: str, under: Path | None = None) -> Path:
-    """A new folder `compdbg-runs/<script>-<date>-<time>-<id>`, and the pointer `latest` to it."""
-    now = datetime.datetime.now()
-    base = (under or Path.cwd()) / "compdbg-runs"
-    name = f"{Path(script).stem or 'run'}-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
-    folder = base / name
-    folder.mkdir(parents=True)
-    latest = base / f".latest.{threading.get_ident()}"
-    latest.unlink(missing_ok=True)
-    latest.symlink_to(name, target_is_directory=True)
-    latest.replace(base / "latest")
-    return folder
+RUNS = "compdbg-runs"
+MANIFEST = "run.json"
+_ROOM = 1024
+"""Blanks after the first `run.json`, so that the last fits in its place on a disk that is full."""
 
 
-def start_manifest(folder: Path, argv: list[str], options: Options) -> None:
-    """Write `run.json`: what a run folder says of itself before any event is read."""
-    from compdbg import __version__
-    from compdbg.events import SCHEMA
-    from compdbg.record.privacy import safe_argv
-
-    manifest = {
-        "schema": ".".join(map(str, SCHEMA)),
-        "compdbg": __version__,
-        "run": folder.name,
-        "argv": safe_argv(argv),
-        "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
-        "options": msgspec.to_builtins(options),
-        "complete": False,
-        "exit_status": None,
-        "signal": None,
-        "duration_s": None,
-    }
-    _write(folder, manifest)
+def new_run_folder(program: str) -> str:
+    """A new folder `compdbg-runs/<program>-<date>-<time>-<id>`, and the pointer `latest` to it."""
+    base = os.path.join(os.getcwd(), RUNS)
+    _make_home(base)
+    while True:
+        name = f"{_stem(program)}-{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(2).hex()}"
+        try:
+            os.mkdir(os.path.join(base, name))
+        except FileExistsError:
+            continue
+        _point_latest(base, name)
+        return os.path.join(base, name)
 
 
-def finish_manifest(folder: Path, *, exit_status: int | None, signal: int | None = None, **more: Any) -> None:
-    """Complete `run.json` with how the program ended."""
-    manifest = json.loads((folder / "run.json").read_text())
-    started = datetime.datetime.fromisoformat(manifest["started"])
-    elapsed = (datetime.datetime.now(datetime.UTC) - started).total_seconds()
-    manifest |= {
-        "complete": True,
-        "exit_status": exit_status,
-        "signal": signal,
-        "duration_s": elapsed,
-        **more,
-    }
-    _write(folder, manifest)
+class Manifest:
+    """`run.json`: what a run folder says of itself before any event is read."""
+
+    def __init__(self, folder: str, argv: "Sequence[str]", options: "dict[str, Any]") -> None:
+        from compdbg import __version__
+
+        self.folder = folder
+        self._began = time.time()
+        self.fields: dict[str, Any] = {
+            "schema": "1.0",
+            "compdbg": __version__,
+            "run": text(os.path.basename(folder)),
+            "argv": safe_argv(argv),
+            "started": timestamp(),
+            "pid": os.getpid(),
+            "host": os.uname().nodename,
+            "options": options,
+            "complete": False,
+            "exit_status": None,
+            "signal": None,
+            "duration_s": None,
+        }
+
+    def write(self) -> bool:
+        """Write it for the first time; whether that was possible."""
+        return self._put(" " * _ROOM)
+
+    def claim(self) -> bool:
+        """Write it unless a run is there already, in which case this process is not its leader."""
+        try:
+            file = os.open(self._path(), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        except OSError:
+            return False
+        with os.fdopen(file, "w") as stream:
+            stream.write(self._text(" " * _ROOM))
+        return True
+
+    def finish(self, exit_status: int | None = None, signal: int | None = None, **more: "Any") -> None:
+        """Complete it with how the program ended."""
+        self.fields |= {
+            "complete": True,
+            "exit_status": exit_status,
+            "signal": signal,
+            "duration_s": round(time.time() - self._began, 3),
+            **more,
+        }
+        self._put()
+
+    def add(self, **more: "Any") -> None:
+        """Complete it further."""
+        self.fields |= more
+        self._put()
+
+    def _put(self, room: str = "") -> bool:
+        content = self._text(room)
+        partial = os.path.join(self.folder, f".{MANIFEST}")
+        try:
+            with open(partial, "w") as stream:
+                stream.write(content)
+            os.replace(partial, self._path())
+        except OSError:
+            return self._overwrite(content)
+        return True
+
+    def _overwrite(self, content: str) -> bool:
+        """In its own place, which is large enough, where there is no room for another file."""
+        try:
+            size = os.path.getsize(self._path())
+            with open(self._path(), "r+b", buffering=0) as stream:
+                stream.write(content.encode().ljust(size))
+        except OSError:
+            return False
+        return True
+
+    def _path(self) -> str:
+        return os.path.join(self.folder, MANIFEST)
+
+    def _text(self, room: str) -> str:
+        lines = (f"  {to_json(key)}: {to_json(value)}" for key, value in self.fields.items())
+        return "{\n" + ",\n".join(lines) + "\n}" + room + "\n"
 
 
-def _write(folder: Path, manifest: dict[str, Any]) -> None:
-    partial = folder / ".run.json"
-    partial.write_text(json.dumps(manifest, indent=2) + "\n")
-    partial.replace(folder / "run.json")
+def _stem(program: str) -> str:
+    """A program's name as a part of a folder's name."""
+    name = os.path.basename(program.rstrip("/")).removesuffix(".py")
+    return "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "_" for c in name)[:60] or "run"
+
+
+def _make_home(base: str) -> None:
+    """`compdbg-runs/`, which git ignores."""
+    if os.path.isdir(base):
+        return
+    os.makedirs(base, exist_ok=True)
+    with open(os.path.join(base, ".gitignore"), "w") as stream:
+        stream.write("*\n")
+
+
+def _point_latest(base: str, name: str) -> None:
+    partial = os.path.join(base, f".latest.{name}")
+    try:
+        os.symlink(name, partial, target_is_directory=True)
+        os.replace(partial, os.path.join(base, "latest"))
+    except OSError:  # a file system without links: the newest is then found by its date
+        return
+
+
+def new_sibling(folder: str) -> str:
+    """A new folder beside one that is taken: `<folder>-<date>-<time>-<id>`."""
+    name = f"{folder}-{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(2).hex()}"
+    os.makedirs(name)
+    return name

@@ -31,13 +31,11 @@ def test_help_loads_nothing_heavy() -> None:
 def test_reading_a_run_loads_neither_torch_nor_textual(view: str, tmp_path: object) -> None:
     code = (
         "import contextlib, io\n"
-        "from compdbg.record.manifest import start_manifest\n"
-        "from compdbg.record.options import Options\n"
-        "from pathlib import Path\n"
-        f"folder = Path({str(tmp_path)!r})\n"
-        "start_manifest(folder, ['x.py'], Options())\n"
+        "from compdbg.record.manifest import Manifest\n"
+        f"folder = {str(tmp_path)!r}\n"
+        "assert Manifest(folder, ['x.py'], {}).write()\n"
         "from compdbg.cli.main import main\n"
-        f"assert main(['show', str(folder) + '/', {view!r}]) == 0\n"
+        f"assert main(['show', folder + '/', {view!r}]) == 0\n"
     )
     assert loaded_by(code) <= {"msgspec"}
 
