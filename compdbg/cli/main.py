@@ -9,6 +9,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
+from types import ModuleType
 from typing import NoReturn
 
 import compdbg
@@ -28,25 +29,28 @@ class _Parser(argparse.ArgumentParser):
         self.exit(USAGE, f"compdbg: error: {message}; see {self.prog} --help\n")
 
 
-def parser() -> argparse.ArgumentParser:
+def parser(command: str | None = None) -> argparse.ArgumentParser:
+    """The parser of the whole command line; only `command`'s own module is imported for it."""
     top = _Parser(prog="compdbg", description="A debugger for torch.compile.", allow_abbrev=False)
     top.add_argument("--version", action="version", version=f"compdbg {compdbg.__version__}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_Parser)
     for name, summary in COMMANDS.items():
-        module = importlib.import_module(f"compdbg.cli.{name}")
-        module.configure(
-            commands.add_parser(name, help=summary, description=module.__doc__, allow_abbrev=False)
+        module = _module(name) if name == command else None
+        made = commands.add_parser(
+            name, help=summary, description=module and module.__doc__, allow_abbrev=False
         )
+        if module is not None:
+            module.configure(made)
     return top
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
-    arguments = parser().parse_args(words)
-    module = importlib.import_module(f"compdbg.cli.{arguments.command}")
+    arguments = argparse.Namespace()
     try:
-        code = int(module.execute(arguments))
+        arguments = _parse(words)
+        code = int(_module(arguments.command).execute(arguments))
         sys.stdout.flush()
         return code
     except BrokenPipeError:
@@ -60,6 +64,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(error, CannotRead):
             return _fail(arguments, error, UNREADABLE)
         return _own_fault(error)
+
+
+def _parse(words: list[str]) -> argparse.Namespace:
+    """A command whose options end where a program begins reads its own words, with its `parse`."""
+    command = words[0] if words and words[0] in COMMANDS else None
+    own = getattr(_module(command), "parse", None) if command else None
+    if own is None:
+        return parser(command).parse_args(words)
+    arguments: argparse.Namespace = own(words[1:])
+    arguments.command = command
+    return arguments
+
+
+def _module(command: str) -> ModuleType:
+    return importlib.import_module(f"compdbg.cli.{command}")
 
 
 def _fail(arguments: argparse.Namespace, error: Exception, code: int) -> int:
