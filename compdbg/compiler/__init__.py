@@ -1,0 +1,48 @@
+"""The whole pipeline of a serving engine's compiler, for models of one's own.
+
+Dynamo traces once and its guards are dropped (`decorators`, `wrapper`); the graph is split at
+operators that stay as they are (`splitting`), equal pieces are compiled once (`twins`) for ranges
+and sizes (`piecewise_backend`) by Inductor with passes of our own (`passes`), captured
+(`cuda_graph`) and kept on disk (`caching`). Every decision is an event.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from compdbg.compiler.config import (
+        CompilationConfig,
+        CompilationMode,
+        CUDAGraphMode,
+        DynamicShapesConfig,
+        DynamicShapesType,
+        PassConfig,
+    )
+    from compdbg.compiler.effective import current_config, use_config
+
+_HOMES = {
+    "CUDAGraphMode": "config",
+    "CompilationConfig": "config",
+    "CompilationMode": "config",
+    "ConfigError": "config_values",
+    "DynamicShapesConfig": "config",
+    "DynamicShapesType": "config",
+    "PassConfig": "config",
+    "current_config": "effective",
+    "use_config": "effective",
+}
+
+__all__ = [
+    "CUDAGraphMode", "CompilationConfig", "CompilationMode", "DynamicShapesConfig",
+    "DynamicShapesType", "PassConfig", "current_config", "use_config",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """Parts are imported on first use: configuration alone does not import torch."""
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'compdbg.compiler' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"compdbg.compiler.{home}"), name)

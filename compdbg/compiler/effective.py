@@ -1,0 +1,148 @@
+"""From the configuration that was asked for to the one in effect, with who changed what and why.
+
+Also which configuration is the current one: that of the innermost `use_config`, else the default.
+"""
+
+from __future__ import annotations
+
+import contextvars
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+
+from compdbg import probe
+from compdbg.compiler.config import CompilationConfig, CompilationMode, CUDAGraphMode, PassConfig
+from compdbg.compiler.config_values import ConfigError, shown
+from compdbg.compiler.overrides import Change, all_keys, apply_overrides, get, replaced
+from compdbg.events import ConfigValue
+
+DEFAULT_CAPTURE_SIZES: tuple[int, ...] = (1, 2, 4, *range(8, 257, 8))
+
+_current: contextvars.ContextVar[CompilationConfig | None] = contextvars.ContextVar(
+    "compdbg_config", default=None
+)
+
+
+@contextmanager
+def use_config(config: CompilationConfig) -> Iterator[CompilationConfig]:
+    """Models constructed inside the block are bound to `config`."""
+    if not isinstance(config, CompilationConfig):
+        raise ConfigError(f"use_config takes a CompilationConfig, not {type(config).__name__}")
+    token = _current.set(config)
+    try:
+        yield config
+    finally:
+        _current.reset(token)
+
+
+def current_config() -> CompilationConfig:
+    """The configuration that a model constructed now would be bound to."""
+    return _current.get() or CompilationConfig()
+
+
+class Effective(msgspec.Struct, frozen=True):
+    """A configuration with every value filled in, and the changes on the way to it."""
+
+    config: CompilationConfig
+    changes: list[Change]
+
+    @property
+    def capture_sizes(self) -> list[int]:
+        return self.config.cudagraph_capture_sizes or []
+
+
+def resolve(requested: CompilationConfig, available_passes: frozenset[str] = frozenset()) -> Effective:
+    """Apply what comes from outside, fill in what was left open, settle what excludes each other."""
+    config, changes = apply_overrides(requested)
+    settle = _Settler(config, changes)
+    settle.mode()
+    settle.partition()
+    settle.sizes()
+    settle.passes(available_passes)
+    return Effective(settle.config, changes)
+
+
+def emit_config(requested: CompilationConfig, effective: Effective) -> None:
+    """One event a value that was asked for or changed; the last change of a key is the one said."""
+    if not probe.active():
+        return
+    default = CompilationConfig()
+    changed = {change.key: change for change in effective.changes}
+    for key in all_keys(CompilationConfig):
+        if key in changed:
+            change = changed[key]
+            probe.emit(
+                ConfigValue(
+                    key=key,
+                    requested=change.requested,
+                    effective=change.effective,
+                    changed_by=change.by,
+                    why=change.why,
+                )
+            )
+        elif not isinstance(get(default, key), msgspec.Struct) and get(requested, key) != get(default, key):
+            value = shown(get(requested, key))
+            probe.emit(ConfigValue(key=key, requested=value, effective=value))
+
+
+class _Settler:
+    """The rules, each of which replaces values and says why."""
+
+    def __init__(self, config: CompilationConfig, changes: list[Change]) -> None:
+        self.config = config
+        self.changes = changes
+
+    def mode(self) -> None:
+        mode = self.config.mode
+        if mode is CompilationMode.FULL:
+            self._fill("splitting_ops", [])
+            return
+        why = f"mode is {mode.name}: only FULL splits, captures and runs passes of ours"
+        self._change("cudagraph_mode", CUDAGraphMode.NONE, "the compiler", why)
+        self._change("splitting_ops", [], "the compiler", why)
+
+    def partition(self) -> None:
+        if self.config.use_inductor_graph_partition and self.config.backend != "inductor":
+            why = f"the backend is {self.config.backend}: only Inductor partitions graphs"
+            self._change("use_inductor_graph_partition", False, "the compiler", why)
+
+    def sizes(self) -> None:
+        captures = self.config.cudagraph_capture_sizes
+        if self.config.cudagraph_mode is CUDAGraphMode.NONE:
+            why = "cudagraph_mode is NONE: nothing is captured"
+            self._change("cudagraph_capture_sizes", [], "the compiler", why)
+        elif captures is None:
+            self._fill("cudagraph_capture_sizes", list(DEFAULT_CAPTURE_SIZES))
+        else:
+            self._fill("cudagraph_capture_sizes", sorted(set(captures)))
+        known = self.config.cudagraph_capture_sizes or []
+        wanted = [s for s in self.config.compile_sizes or [] if isinstance(s, int)]
+        if "cudagraph_capture_sizes" in (self.config.compile_sizes or []):
+            wanted += known
+        self._fill("compile_sizes", sorted(set(wanted)))
+        self._fill("compile_ranges", sorted(self.config.compile_ranges or []))
+
+    def passes(self, available: frozenset[str]) -> None:
+        asked = self.config.pass_config
+        for flag in PassConfig.flags():
+            wanted = getattr(asked, flag)
+            usual = flag == "eliminate_noops" if asked.enable_all is None else asked.enable_all
+            value = usual if wanted is None else wanted
+            if value and flag not in available:
+                if wanted:
+                    why = "no pass is registered for this switch"
+                    self._change(f"pass_config.{flag}", False, "the pass manager", why)
+                    continue
+                value = False
+            self._fill(f"pass_config.{flag}", value)
+
+    def _fill(self, key: str, value: Any) -> None:
+        self.config = replaced(self.config, key, value)
+
+    def _change(self, key: str, value: Any, by: str, why: str) -> None:
+        before = get(self.config, key)
+        self._fill(key, value)
+        if before and before != value and before is not CUDAGraphMode.NONE:
+            self.changes.append(Change(key, shown(before), shown(value), by, why))
