@@ -18,10 +18,17 @@ class Graph(Event, frozen=True):
     ops: dict[str, int] = {}
     inputs: int = 0
     outputs: int = 0
+    cached: bool = False
+    """It came with an artifact from a cache: made in an earlier process, not seen here."""
 
 
 class PassRun(Event, frozen=True):
-    """One pass over one graph. `before` and `after` are payload hashes, where the graph changed."""
+    """One pass over one graph. `before` and `after` are payload hashes, where the graph changed.
+
+    `index` counts a graph's passes in the order in which they began; `within` is the index of
+    the pass that called this one. A pass that the user hung into a slot of Inductor's has its
+    own name, and the slot's in `slot`.
+    """
 
     pass_name: str
     graph: str
@@ -36,6 +43,10 @@ class PassRun(Event, frozen=True):
     disabled_by: str | None = None
     compile_id: str | None = None
     error: str | None = None
+    within: int | None = None
+    slot: str | None = None
+    where: Where | None = None
+    """Where a custom pass is defined."""
 
 
 class GeneratedCode(Event, frozen=True):

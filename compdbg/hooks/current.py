@@ -58,6 +58,11 @@ def compiling_for(compile_id: str | None) -> Iterator[None]:
         ids.pop()
 
 
+def graph_base() -> str:
+    """The graph under way without its stage: `0/0` for `0/0`, `0/0 joint` and `0/0 backward`."""
+    return graph_name().removesuffix(" joint").removesuffix(" backward")
+
+
 def graph_name() -> str:
     """The graph that passes are working on: `0/0`, `0/0 backward`, a piece's name; `?` outside one."""
     names: list[str] = _here.__dict__.get("graphs", [])

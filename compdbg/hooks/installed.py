@@ -11,7 +11,11 @@ from compdbg.events import HookState
 from compdbg.hooks.base import Hook, Patches, install_part
 from compdbg.hooks.importing import forget, on_import
 
-MODULES: dict[str, str] = {}
+MODULES: dict[str, str] = {
+    "graphs": "compdbg.hooks.graphs",
+    "passes": "compdbg.hooks.passes",
+    "vllm": "compdbg.hooks.vllm",
+}
 """Hook name -> the module of ours that holds its `HOOK`; imported after torch is."""
 
 
