@@ -12,6 +12,12 @@ class CompileRequest(Event, frozen=True):
     where: Where | None = None
     target_where: Where | None = None
     """Where the function or the module's forward is defined."""
+    request: str = ""
+    """Names this request in the events of its frames, in forked children too: `PID.N`."""
+    code: str = ""
+    """The frame that Dynamo will see: the function's own, or the forward's of a module."""
+    internal: bool = False
+    """Asked for by torch itself, not by the user."""
     backend: str = "inductor"
     mode: str | None = None
     fullgraph: bool = False
@@ -19,6 +25,8 @@ class CompileRequest(Event, frozen=True):
     drops_guards: bool = False
     lost_guard_filter: bool = False
     """The options are the object of an earlier request whose `guard_filter_fn` torch took out."""
+    filter_taken_by: str | None = None
+    """That earlier request."""
     disabled_by: str | None = None
     """Why this request compiles nothing: a stance, an environment variable, `disable=True`."""
 
@@ -30,18 +38,33 @@ class Stance(Event, frozen=True):
     where: Where | None = None
 
 
+class NotCompiled(Event, frozen=True):
+    """A call of something asked to be compiled ran eager without an attempt; the first such call."""
+
+    request: str
+    reason: str
+    where: Where | None = None
+
+
 class FrameStart(Event, frozen=True):
-    """Dynamo starts to compile a frame. `frame` is `FILE:FIRSTLINE:NAME`, equal over compiles."""
+    """Dynamo starts to compile a frame. `frame` is `FILE:FIRSTLINE:NAME`, equal over compiles.
+
+    `where` is the frame's definition, or for library code the user's line that called into it.
+    """
 
     frame: str
     compile_id: str
     where: Where | None = None
     resume_of: str | None = None
     """For a resume function after a graph break: the frame that broke."""
+    request: str = ""
 
 
 class FrameEnd(Event, frozen=True):
-    """`result`: `compiled`, `failed`, `skipped`, `eager`; `reason` for all but the first."""
+    """`result`: `compiled`, `failed`, `skipped`, `eager`; `reason` for all but the first.
+
+    A frame that torch skips without trying to compile it has no start and no compile id.
+    """
 
     frame: str
     compile_id: str
@@ -49,6 +72,7 @@ class FrameEnd(Event, frozen=True):
     reason: str = ""
     duration_ms: float = 0.0
     graph_ops: int | None = None
+    request: str = ""
 
 
 class FrameCalls(Event, frozen=True):
@@ -71,6 +95,12 @@ class GraphBreak(Event, frozen=True):
     where: Where | None = None
     stack: list[Where] = []
     fatal: bool = False
+    function: str = ""
+    """The innermost function of the user's on the stack, as a frame: where the cause is written."""
+    function_name: str = ""
+    by_torch: bool = False
+    """torch's own code breaks here on purpose (the wrappers around an optimizer's step)."""
+    request: str = ""
 
 
 class RecompileReason(Event, frozen=True):
@@ -91,6 +121,10 @@ class RecompileLimit(Event, frozen=True):
     limit: str
     limit_value: int | None = None
     call: int | None = None
+    """The call of the frame that hit the limit, from 1; None where calls are not counted."""
+    raises: bool = False
+    """Calls that match no entry raise (`fullgraph`, `fail_on_recompile_limit_hit`)."""
+    request: str = ""
 
 
 class CompileError(Event, frozen=True):
@@ -108,6 +142,10 @@ class CompileError(Event, frozen=True):
     suppressed: bool = False
     """torch fell back to eager (`suppress_errors`) instead of raising to the caller."""
     traceback: str = ""
+    backend: str | None = None
+    direction: str = "forward"
+    """`backward` where a backward graph was being compiled."""
+    request: str = ""
 
 
 class Span(Event, frozen=True):

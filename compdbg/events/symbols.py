@@ -8,8 +8,8 @@ from compdbg.events.base import Event, Where
 class Symbol(Event, frozen=True):
     """One size (or int input) at trace time: asked for as `asked`, traced as `became`.
 
-    `asked`: `mark_dynamic`, `maybe_mark_dynamic`, `mark_unbacked`, `dynamic=True`, `automatic`,
-    `static`. `became`: `dynamic`, `unbacked`, `static`.
+    `asked`: `mark_dynamic`, `maybe_mark_dynamic`, `mark_unbacked`, `dynamic=True`, `shapes spec`,
+    `automatic`, `static`. `became`: `dynamic`, `unbacked`, `static`.
     """
 
     frame: str
@@ -22,6 +22,8 @@ class Symbol(Event, frozen=True):
     dim: int | None = None
     zero_one: bool = False
     where: Where | None = None
+    why: str = ""
+    """For a static one: why torch did not even make a symbol of it."""
 
 
 class SymbolFixed(Event, frozen=True):
@@ -36,6 +38,8 @@ class SymbolFixed(Event, frozen=True):
     op: str | None = None
     node: str | None = None
     where: Where | None = None
+    met: list[str] = []
+    """The other operands of that op that have the size `value` fixed: `G['table'] (8, 1)`."""
 
 
 class SizeBranch(Event, frozen=True):
