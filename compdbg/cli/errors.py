@@ -6,7 +6,8 @@ CommandError
 
 from __future__ import annotations
 
-FINE, FAILED, USAGE, UNREADABLE, OUR_FAULT, NOT_FOUND = 0, 1, 2, 3, 4, 127
+FINE, FAILED, USAGE, UNREADABLE, OUR_FAULT = range(5)
+NOT_EXECUTABLE, NOT_FOUND = 126, 127  # as shells have it, for `run -- COMMAND`
 
 
 class CommandError(Exception):

@@ -24,16 +24,16 @@ COMMANDS: dict[str, str] = {
 }
 
 
-class _Parser(argparse.ArgumentParser):
+class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         self.exit(USAGE, f"compdbg: error: {message}; see {self.prog} --help\n")
 
 
 def parser(command: str | None = None) -> argparse.ArgumentParser:
     """The parser of the whole command line; only `command`'s own module is imported for it."""
-    top = _Parser(prog="compdbg", description="A debugger for torch.compile.", allow_abbrev=False)
+    top = Parser(prog="compdbg", description="A debugger for torch.compile.", allow_abbrev=False)
     top.add_argument("--version", action="version", version=f"compdbg {compdbg.__version__}")
-    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_Parser)
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Parser)
     for name, summary in COMMANDS.items():
         module = _module(name) if name == command else None
         made = commands.add_parser(

@@ -3,23 +3,137 @@
 from __future__ import annotations
 
 import argparse
+import os
+import shutil
+import sys
+from typing import NoReturn
+
+from compdbg.cli.command_line import CommandLine, split
+from compdbg.cli.errors import NOT_EXECUTABLE, NOT_FOUND, CommandError, UsageError
+from compdbg.record.options import Options
+
+USAGE = """compdbg run [OPTIONS] SCRIPT [ARGS...]
+       compdbg run [OPTIONS] -m MODULE [ARGS...]
+       compdbg run [OPTIONS] -c CODE [ARGS...]
+       compdbg run [OPTIONS] -- COMMAND [ARGS...]"""
+EPILOG = (
+    "Options of Python (-X dev, -W error, -u, ...) may stand among these. --no-HOOK leaves a hook out; "
+    "`compdbg doctor` lists them. What follows SCRIPT, MODULE, CODE or COMMAND goes to the program."
+)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-o", dest="output", metavar="DIR", help="folder for the run")
-    parser.add_argument("program", nargs=argparse.REMAINDER, help="SCRIPT [ARGS...]")
+    parser.usage = USAGE
+    parser.epilog = EPILOG
+    add = parser.add_argument
+    add("-o", dest="output", metavar="DIR", help="folder for the run (default: one below compdbg-runs/)")
+    add("--force", action="store_true", help="overwrite a run that DIR holds already")
+    add("--quiet", action="store_true", help="add nothing to the program's stderr")
+    add(
+        "--audit", choices=("off", "budget", "all"), default="budget",
+        help="check dropped guards on later calls: on none, within 1%% of a frame's time, on all",
+    )  # fmt: skip
+    add("--inductor-patterns", action="store_true", help="match attempts of Inductor's own patterns too")
+    add("--no-source", action="store_true", help="record neither source nor generated code")
 
 
-def execute(arguments: argparse.Namespace) -> int:
-    import os
+def parse(words: list[str]) -> argparse.Namespace:
+    """The command line of `run`: argparse can't tell where the program's words begin.
 
-    from compdbg.launch.supervisor import supervise
-    from compdbg.record.manifest import Manifest, new_run_folder
+    Raises:
+        UsageError: it is wrong; nothing has been started.
+    """
+    from compdbg.cli.main import Parser
 
-    folder = os.path.abspath(arguments.output) if arguments.output else new_run_folder(arguments.program[0])
+    parser = Parser(prog="compdbg run", description=__doc__, allow_abbrev=False)
+    configure(parser)
+    line = split(words, parser)
+    arguments = parser.parse_args(line.options)
+    arguments.line = line
+    return arguments
+
+
+def execute(arguments: argparse.Namespace) -> NoReturn:
+    """Run the program; leaves this process as the program left, so it does not return."""
+    import msgspec
+
+    from compdbg.launch.environment import recording_environment
+    from compdbg.launch.supervisor import end_like, supervise
+    from compdbg.record.lines import Lines, warn
+    from compdbg.record.manifest import Manifest
+
+    line: CommandLine = arguments.line
+    executable = _executable(line)
+    argv = line.program if line.is_command else [executable, *line.interpreter, *line.program]
+    options = _options(arguments)
+    try:
+        folder = _folder(arguments)
+        manifest = Manifest(folder, [*line.interpreter, *line.program], msgspec.to_builtins(options))
+        manifest.write()
+    except OSError as error:
+        warn(f"not recording: {error}")
+        os.execve(executable, argv, os.environ)
+    encoded = msgspec.json.encode(options).decode()
+    ending = supervise(executable, argv, recording_environment(folder, encoded, foreign=line.is_command))
+    lines = Lines(folder)
+    lines.note("child-end", **ending._asdict())
+    lines.close()
+    manifest.finish(ending.exit_status, ending.signal)
+    if not arguments.quiet:
+        from compdbg.cli.last_lines import print_last_lines
+
+        print_last_lines(manifest, named=arguments.output)
+    end_like(ending)
+
+
+def _executable(line: CommandLine) -> str:
+    """The path of what to execute."""
+    if not line.is_command:
+        return sys.executable
+    name = line.program[0]
+    found = shutil.which(name)
+    if found is not None:
+        return found
+    if "/" in name and os.path.exists(name):
+        raise CommandError(f"{name}: permission denied", NOT_EXECUTABLE)
+    raise CommandError(f"{name}: command not found", NOT_FOUND)
+
+
+def _options(arguments: argparse.Namespace) -> Options:
+    return Options(
+        audit=arguments.audit,
+        inductor_patterns=arguments.inductor_patterns,
+        source=not arguments.no_source,
+        skip=tuple(arguments.line.hooks_off),
+    )
+
+
+def _folder(arguments: argparse.Namespace) -> str:
+    """The folder of this run, empty.
+
+    Raises:
+        UsageError: there is something in it.
+        OSError: it can't be made.
+    """
+    from compdbg.record.manifest import clear_run, new_run_folder
+
+    if arguments.output is None:
+        return new_run_folder(program_name(arguments.line))
+    folder: str = os.path.abspath(arguments.output)
+    if os.path.exists(folder) and not os.path.isdir(folder):
+        raise UsageError(f"{arguments.output} is not a folder")
+    if os.path.isdir(folder) and os.listdir(folder):
+        if not arguments.force:
+            raise UsageError(f"{arguments.output} is not empty; --force overwrites the run in it")
+        clear_run(folder)
     os.makedirs(folder, exist_ok=True)
-    manifest = Manifest(folder, arguments.program, {})
-    manifest.write()
-    status = supervise(arguments.program, folder)
-    manifest.finish(exit_status=status)
-    return status
+    return folder
+
+
+def program_name(line: CommandLine) -> str:
+    """What a run is named after: the script, the module, the command."""
+    first, *more = line.program
+    if line.is_command or not first.startswith("-"):
+        return first
+    flags, is_module, attached = first.partition("m")
+    return (attached or more[0]) if is_module and "c" not in flags else "command"

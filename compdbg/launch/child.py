@@ -23,16 +23,26 @@ RUN_OF_ENGINES = "VLLM_COMPDBG_RUN"
 OPTIONS = "COMPDBG_OPTIONS"
 STARTED_BY = "COMPDBG_STARTED_BY"
 """Pid of who leads the run: `compdbg run`, or the first process. Absent: the user set `RUN`."""
+LIBRARY = "COMPDBG_LIBRARY"
+"""Where msgspec is, for interpreters that lack it."""
+BOOTSTRAP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bootstrap")
+"""The folder on PYTHONPATH that starts recording in interpreters without our `.pth` file."""
 
 _site_path: list[str] = []
 
 
-def start_from_environment() -> None:
-    """Start recording where `COMPDBG_RUN` names a folder; nothing otherwise. Never raises."""
+def start_from_environment(*, installed: bool = True) -> None:
+    """Start recording where `COMPDBG_RUN` names a folder; nothing otherwise. Never raises.
+
+    `installed`: this interpreter calls us by itself, and so do those that it starts; nothing of
+    ours need stay on its path.
+    """
     folder = os.environ.get(RUN) or os.environ.get(RUN_OF_ENGINES)
     if not folder or current() is not None or _is_no_program():
         return
     try:
+        if installed:
+            _take_off_the_path()
         _start(os.path.abspath(folder))
     except Exception as error:
         warn(f"not recording this process: {type(error).__name__}: {error}")
@@ -95,6 +105,18 @@ def _is_no_program() -> bool:
     return False
 
 
+def _take_off_the_path() -> None:
+    """Leave `sys.path` and PYTHONPATH as the user made them."""
+    sys.path[:] = [entry for entry in sys.path if entry != BOOTSTRAP]
+    entries = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if BOOTSTRAP in entries:
+        entries.remove(BOOTSTRAP)
+        os.environ["PYTHONPATH"] = os.pathsep.join(entries)
+        if not entries:
+            del os.environ["PYTHONPATH"]
+        os.environ.pop(LIBRARY, None)
+
+
 def _torch_loaded() -> None:
     process = current()
     if process is None:
@@ -102,6 +124,7 @@ def _torch_loaded() -> None:
     path = list(sys.path)
     sys.path[:] = _site_path  # not the program's: a file beside the script must not become ours
     try:
+        _find_msgspec()
         from compdbg.record import options
         from compdbg.record.session import Session
 
@@ -115,6 +138,26 @@ def _torch_loaded() -> None:
     finally:
         sys.path[:] = path
     process.session.start()
+
+
+def _find_msgspec() -> None:
+    """Load msgspec from the environment that compdbg came from, where this one has none."""
+    from importlib.util import find_spec, module_from_spec, spec_from_file_location
+
+    folder = os.environ.get(LIBRARY)
+    if not folder or "msgspec" in sys.modules or find_spec("msgspec") is not None:
+        return
+    spec = spec_from_file_location(
+        "msgspec", os.path.join(folder, "__init__.py"), submodule_search_locations=[folder]
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules["msgspec"] = module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules["msgspec"]
+        raise
 
 
 def _options(folder: str) -> "Options":

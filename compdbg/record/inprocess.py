@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Iterator
@@ -89,7 +90,8 @@ def _recorded(folder: Path, chosen: Options) -> Iterator[Recording]:
         outer.pause()
     recording_options.set_current(chosen)
     _export(folder, chosen)
-    manifest.write()
+    with contextlib.suppress(OSError):  # the log's own attempt will say so
+        manifest.write()
     process.begin()
     process.session = Session(process.lines, chosen)
     process.session.start()

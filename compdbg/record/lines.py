@@ -99,7 +99,13 @@ class Lines:
         self._seq += 1
         seq = self._seq
         above = b"null" if parent is None else b"%d" % parent
-        line = b'%b, "seq": %d, "time": %.6f, "parent": %b, %b\n' % (self._head, seq, time.time(), above, body)
+        line = b'%b, "seq": %d, "time": %.6f, "parent": %b, %b\n' % (
+            self._head,
+            seq,
+            time.time(),
+            above,
+            body,
+        )
         file = self._open()
         if self._torn:
             line = b"\n" + line

@@ -60,9 +60,14 @@ class Manifest:
             "duration_s": None,
         }
 
-    def write(self) -> bool:
-        """Write it for the first time; whether that was possible."""
-        return self._put(" " * _ROOM)
+    def write(self) -> None:
+        """Write it for the first time.
+
+        Raises:
+            OSError: the folder can't be written to.
+        """
+        with open(self._path(), "w") as stream:
+            stream.write(self._text(" " * _ROOM))
 
     def claim(self) -> bool:
         """Write it unless a run is there already, in which case this process is not its leader."""
@@ -90,31 +95,29 @@ class Manifest:
         self.fields |= more
         self._put()
 
-    def _put(self, room: str = "") -> bool:
-        content = self._text(room)
+    def _put(self) -> None:
+        content = self._text()
         partial = os.path.join(self.folder, f".{MANIFEST}")
         try:
             with open(partial, "w") as stream:
                 stream.write(content)
             os.replace(partial, self._path())
         except OSError:
-            return self._overwrite(content)
-        return True
+            self._overwrite(content)
 
-    def _overwrite(self, content: str) -> bool:
+    def _overwrite(self, content: str) -> None:
         """In its own place, which is large enough, where there is no room for another file."""
         try:
             size = os.path.getsize(self._path())
             with open(self._path(), "r+b", buffering=0) as stream:
                 stream.write(content.encode().ljust(size))
-        except OSError:
-            return False
-        return True
+        except OSError:  # nothing more can be done for it: the program's end is what matters
+            return
 
     def _path(self) -> str:
         return os.path.join(self.folder, MANIFEST)
 
-    def _text(self, room: str) -> str:
+    def _text(self, room: str = "") -> str:
         lines = (f"  {to_json(key)}: {to_json(value)}" for key, value in self.fields.items())
         return "{\n" + ",\n".join(lines) + "\n}" + room + "\n"
 
@@ -148,3 +151,23 @@ def new_sibling(folder: str) -> str:
     name = f"{folder}-{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(2).hex()}"
     os.makedirs(name)
     return name
+
+
+def clear_run(folder: str) -> None:
+    """Remove an earlier run from a folder, and nothing that is not of a run.
+
+    Raises:
+        OSError: something can't be removed.
+    """
+    for base, pattern in ((folder, _is_ours), (os.path.join(folder, "payloads"), _is_payload)):
+        for name in os.listdir(base) if os.path.isdir(base) else ():
+            if pattern(name):
+                os.unlink(os.path.join(base, name))
+
+
+def _is_ours(name: str) -> bool:
+    return name in (MANIFEST, f".{MANIFEST}") or name.endswith(".jsonl") or ".lost-" in name
+
+
+def _is_payload(name: str) -> bool:
+    return name.endswith(".txt") and all(c in "0123456789abcdef" for c in name.removesuffix(".txt"))

@@ -57,13 +57,14 @@ def _line(row: list[str], widths: list[int], columns: object) -> str:
     assert isinstance(columns, (tuple, list))
     cells = []
     for text, width, column in zip(row, widths, columns, strict=True):
-        fitted = _fit(text, width)
+        fitted = fit(text, width)
         pad = " " * (width - columns_of(fitted))
         cells.append(pad + fitted if column.align == "right" else fitted + pad)
     return "  " + "  ".join(cells)
 
 
-def _fit(text: str, width: int) -> str:
+def fit(text: str, width: int) -> str:
+    """The text, cut to a number of columns."""
     if columns_of(text) <= width:
         return text
     kept, used = [], 0

@@ -31,7 +31,7 @@ def test_relative_links_lead_somewhere(path: Path) -> None:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_each_command_has_a_page_that_names_its_options(command: str) -> None:
     text = (ROOT / "docs" / "commands" / f"{command}.md").read_text()
-    commands = next(a for a in parser()._actions if isinstance(a, argparse._SubParsersAction))
+    commands = next(a for a in parser(command)._actions if isinstance(a, argparse._SubParsersAction))
     options = [o for action in commands.choices[command]._actions for o in action.option_strings]
     lacking = [o for o in options if o not in text and o not in ("-h", "--help")]
     assert not lacking

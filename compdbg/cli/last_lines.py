@@ -1,0 +1,108 @@
+"""What `run` says after the program's own last word: the worst findings and the next command.
+
+Worked out in a process of its own, so that neither a huge log nor a fault of ours delays or
+disturbs the end of the program: what is not there in time is left out.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+from typing import TYPE_CHECKING
+
+from compdbg.record.manifest import Manifest
+
+if TYPE_CHECKING:
+    from compdbg.findings.base import Finding
+
+PATIENCE_S = 0.8
+"""The last line is due within a second of the program's end."""
+WORST = 3
+
+
+def print_last_lines(manifest: Manifest, named: str | None) -> None:
+    """At most four lines on stderr; never raises."""
+    target = f" {named}" if named else ""
+    found = _in_time(manifest.folder)
+    if found is None:
+        lines = [f"recorded in {manifest.folder}; next: compdbg explain{target}"]
+    else:
+        counts, worst, verdict = found
+        manifest.add(findings=counts)
+        lines = [*worst, f"{verdict}; next: compdbg {'explain' if worst else 'show'}{target}"]
+    try:
+        os.write(2, "".join(f"compdbg: {line}\n" for line in lines).encode("utf-8", "backslashreplace"))
+    except OSError:
+        return
+
+
+Found = tuple[dict[str, int], list[str], str]
+
+
+def _in_time(folder: str) -> Found | None:
+    """The counts of findings, the worst as lines, and the verdict; None if that fails or takes long."""
+    import msgspec
+
+    answer, write = os.pipe()
+    deadline = time.monotonic() + PATIENCE_S
+    worker = os.fork()
+    if worker == 0:
+        try:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+            os.write(write, msgspec.json.encode(_find(folder)))
+        finally:
+            os._exit(0)
+    os.close(write)
+    content = b""
+    while select.select([answer], [], [], max(0.0, deadline - time.monotonic()))[0]:
+        part = os.read(answer, 65536)
+        if not part:
+            break
+        content += part
+    os.kill(worker, signal.SIGKILL)
+    os.waitpid(worker, 0)
+    os.close(answer)
+    try:
+        return msgspec.json.decode(content, type=Found)
+    except msgspec.DecodeError:
+        return None
+
+
+def _find(folder: str) -> Found:
+    from pathlib import Path
+
+    from compdbg.findings.collect import find_all
+    from compdbg.model.run import load
+
+    run = load(Path(folder))
+    found = find_all(run)
+    counts = {s: sum(f.severity == s for f in found) for s in ("error", "warning", "info")}
+    worst = [_line(f) for f in found if f.severity != "info"][:WORST]
+    if worst:
+        return counts, worst, _count(counts)
+    seen = "no fault was found" if run.summary.torch else "torch was not imported"
+    return counts, worst, f"{seen}; recorded in {os.path.relpath(folder)}"
+
+
+def _line(finding: Finding) -> str:
+    from compdbg.report.text import clean, fit
+    from compdbg.views.places import place
+
+    where = f"{place(finding.where)}: " if finding.where else ""
+    return fit(clean(f"{finding.id} {finding.severity}: {where}{finding.title}"), _width())
+
+
+def _count(counts: dict[str, int]) -> str:
+    from compdbg.views.places import counted
+
+    return " and ".join(counted(counts[s], s) for s in ("error", "warning") if counts[s])
+
+
+def _width() -> int:
+    """The terminal's, less our name before the line; without one, enough for any sentence."""
+    try:
+        return os.get_terminal_size(2).columns - len("compdbg: ")
+    except OSError:
+        return 240
