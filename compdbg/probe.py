@@ -5,8 +5,9 @@ Nothing here ever raises into the program, and nothing here formats unless a sin
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
@@ -28,9 +29,36 @@ _sink: Sink | None = None
 _stack = threading.local()
 
 
+_endings: list[Callable[[], None]] = []
+_forks: list[Callable[[], None]] = []
+
+
 def set_sink(sink: Sink | None) -> None:
-    """Start (or with None stop) recording in this process."""
+    """Start (or with None stop) recording in this process; what was tallied is written first."""
     global _sink
+    if sink is None and _sink is not None:
+        for action in list(_endings):
+            with contextlib.suppress(Exception):
+                action()
+    _sink = sink
+
+
+def at_end(action: Callable[[], None]) -> None:
+    """Call `action`, which writes what was tallied, each time recording ends in this process."""
+    _endings.append(action)
+
+
+def at_fork(action: Callable[[], None]) -> None:
+    """Call `action`, which drops what the parent tallied, in each forked child that is recorded."""
+    _forks.append(action)
+
+
+def forked(sink: Sink) -> None:
+    """In a forked child: what it emits goes to a sink of its own."""
+    global _sink
+    for action in list(_forks):
+        with contextlib.suppress(Exception):
+            action()
     _sink = sink
 
 

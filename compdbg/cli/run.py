@@ -73,8 +73,7 @@ def execute(arguments: argparse.Namespace) -> NoReturn:
     except OSError as error:
         warn(f"not recording: {error}")
         os.execve(executable, argv, os.environ)
-    encoded = msgspec.json.encode(options).decode()
-    ending = supervise(executable, argv, recording_environment(folder, encoded, foreign=line.is_command))
+    ending = supervise(executable, argv, recording_environment(folder, options, foreign=line.is_command))
     lines = Lines(folder)
     lines.note("child-end", **ending._asdict())
     lines.close()

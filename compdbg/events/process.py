@@ -20,6 +20,8 @@ class ProcessStart(Event, frozen=True):
     how: str = "run"
     env: dict[str, str] = {}
     """Values of allow-listed variables only."""
+    compiled_before: int = 0
+    """Frames that Dynamo had compiled before a `record()` block began: they are not in the run."""
 
 
 class ProcessEnd(Event, frozen=True):
@@ -38,6 +40,13 @@ class ChildEnd(Event, frozen=True):
     exit_status: int | None = None
     signal: int | None = None
     duration_s: float = 0.0
+
+
+class ProcessMissed(Event, frozen=True):
+    """A Python process that the program started in a way that keeps recording from starting in it."""
+
+    argv: list[str]
+    reason: str
 
 
 class TorchLoaded(Event, frozen=True):

@@ -9,6 +9,7 @@ import os
 import sys
 
 from compdbg.hooks.importing import on_import
+from compdbg.launch.missed import watch_subprocess
 from compdbg.record.lines import warn
 from compdbg.record.manifest import MANIFEST, Manifest, new_sibling
 from compdbg.record.process import Process, current, fatal_error
@@ -60,6 +61,7 @@ def _start(folder: str) -> None:
     process = Process(folder, how="run" if started else "environment")
     process.begin()
     on_import("torch", _torch_loaded)
+    on_import("subprocess", watch_subprocess)
 
     def end() -> None:
         process.end(fatal_error())

@@ -6,13 +6,16 @@ import os
 import site
 import sys
 
+import msgspec
+
 from compdbg.launch.child import BOOTSTRAP, LIBRARY, OPTIONS, RUN, STARTED_BY
 from compdbg.record.lines import WARNED
+from compdbg.record.options import Options
 
 START_FILE = "compdbg.pth"
 
 
-def recording_environment(folder: str, options: str, *, foreign: bool) -> dict[str, str]:
+def recording_environment(folder: str, options: Options, *, foreign: bool) -> dict[str, str]:
     """`os.environ` and what starts recording into `folder`.
 
     `foreign`: the program may run under another interpreter than this one. One in which compdbg
@@ -21,10 +24,11 @@ def recording_environment(folder: str, options: str, *, foreign: bool) -> dict[s
     """
     environment = dict(os.environ)
     environment.pop(WARNED, None)
-    environment |= {RUN: folder, OPTIONS: options, STARTED_BY: str(os.getpid())}
+    environment.pop(OPTIONS, None)
+    environment |= {RUN: folder, STARTED_BY: str(os.getpid())}
+    if options != Options():
+        environment[OPTIONS] = msgspec.json.encode(options).decode()
     if foreign or not starts_by_itself():
-        import msgspec
-
         before = environment.get("PYTHONPATH")
         environment["PYTHONPATH"] = BOOTSTRAP if not before else BOOTSTRAP + os.pathsep + before
         environment[LIBRARY] = os.path.dirname(os.path.abspath(msgspec.__file__))

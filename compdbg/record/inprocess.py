@@ -19,7 +19,7 @@ from compdbg.record import process as recorded
 from compdbg.record.lines import warn
 from compdbg.record.manifest import Manifest, new_run_folder
 from compdbg.record.options import Options
-from compdbg.record.session import Session
+from compdbg.record.session import Session, compiled_frames
 
 if TYPE_CHECKING:
     from compdbg.model.run import Run
@@ -92,7 +92,7 @@ def _recorded(folder: Path, chosen: Options) -> Iterator[Recording]:
     _export(folder, chosen)
     with contextlib.suppress(OSError):  # the log's own attempt will say so
         manifest.write()
-    process.begin()
+    process.begin(compiled_frames())
     process.session = Session(process.lines, chosen)
     process.session.start()
     recording = Recording(folder)

@@ -35,14 +35,14 @@ class Process:
         self.pid = os.getpid()
         self.closed = False
 
-    def begin(self) -> None:
+    def begin(self, compiled_before: int = 0) -> None:
         """Become this process's recording and write its start."""
         global _current, _fork_registered
         _current = self
         if not _fork_registered:
             _fork_registered = True
             os.register_at_fork(after_in_child=_forked)
-        self.lines.note("process-start", **_description(self.how))
+        self.lines.note("process-start", **_description(self.how), compiled_before=compiled_before)
 
     def end(self, error: BaseException | None) -> None:
         """Write the last word, once; `error` is what ended the program or the block."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
+import os
 import sys
 from collections.abc import Callable
+from typing import Any
 
 from compdbg import probe
 from compdbg.events import TorchLoaded
@@ -33,7 +35,7 @@ class Session:
     def forked(self, lines: Lines) -> None:
         """In the child of a fork: the same hooks write to the child's own file."""
         self.writer = Writer(lines)
-        probe.set_sink(self.writer)
+        probe.forked(self.writer)
 
     def close(self) -> None:
         """Write what was tallied, take the hooks out, record no more."""
@@ -73,7 +75,24 @@ def _describe_torch() -> TorchLoaded:
         triton=_version_of("triton"),
         cuda=getattr(version, "cuda", None),
         vllm=_version_of("vllm"),
+        device=_device(version),
     )
+
+
+def _device(version: Any) -> str:
+    """What torch will compute on, without asking CUDA: that would forbid the program to fork."""
+    if getattr(version, "cuda", None) and os.path.exists("/dev/nvidiactl"):
+        return "cuda"
+    if getattr(version, "hip", None) and os.path.exists("/dev/kfd"):
+        return "hip"
+    return "cpu"
+
+
+def compiled_frames() -> int:
+    """How many compiled frames are alive now: what a recording that begins late has not seen."""
+    convert_frame = sys.modules.get("torch._dynamo.convert_frame")
+    seen = getattr(getattr(convert_frame, "output_codes", None), "seen", ())
+    return sum(code() is not None for code in seen)
 
 
 def _version_of(package: str) -> str | None:
