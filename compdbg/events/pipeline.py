@@ -37,14 +37,20 @@ class Boundary(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Piece(Event, frozen=True):
-    """One piece of a split graph. `piece_kind`: `compiled`, `splitting`, `inlined`."""
+    """One piece of a split graph. `piece_kind`: `compiled`, `splitting`, `inlined`.
+
+    `shared_with` is the first compiled piece that is equal to this one; `differs_by` names the
+    constant without which the two would be. A piece that came `loaded` from a cache is known by its
+    name and its twin only.
+    """
 
     graph: str
     piece: str
     piece_kind: str
-    ops: int
+    ops: int | None = None
     split_op: str | None = None
     shared_with: str | None = None
+    loaded: bool = False
     inputs: list[Boundary] = []
     outputs: list[Boundary] = []
     differs_by: str | None = None
@@ -63,7 +69,10 @@ class PieceCompiled(Event, frozen=True):
 
 
 class Dispatch(Event, frozen=True):
-    """How calls of one size were served so far; the last one counts. `captured` is the mode."""
+    """How calls of one size were served so far; the last one counts.
+
+    `eager_calls` ran without a CUDA graph: the compiled code itself, as `compiled_as` says.
+    """
 
     graph: str
     size: int
@@ -75,7 +84,12 @@ class Dispatch(Event, frozen=True):
 
 
 class Capture(Event, frozen=True):
-    """One CUDA graph (or, on a CPU, one recorded call) was captured."""
+    """One CUDA graph (or, on a CPU, one recorded call) was captured.
+
+    Where `error` says that it can't be, `fault` is of `op`, `compile-inside`, `sync`, `alloc`,
+    `other-thread`, `collective` or `other`, and `stack` the program's frames at the first illegal
+    call, outermost first. Without a `piece` the whole graph was captured.
+    """
 
     graph: str
     piece: str
@@ -83,5 +97,10 @@ class Capture(Event, frozen=True):
     duration_ms: float = 0.0
     bytes: int | None = None
     emulated: bool = False
+    mode: str = ""
     error: str | None = None
+    fault: str | None = None
+    op: str = ""
+    thread: str = ""
+    stack: list[Where] = []
     where: Where | None = None

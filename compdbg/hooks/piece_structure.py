@@ -116,17 +116,13 @@ def boundary(name: str, value: Any) -> Boundary:
 
 
 def op_name(target: Any) -> str:
-    """`aten::add`, `torch.nn.functional.linear`, `mul`: an op as its users write it."""
+    """`aten::add`, `linear`, `mul`: an op in a word."""
     qualified = getattr(target, "_qualified_op_name", None)
     if qualified is not None:
         return str(qualified)
     if hasattr(target, "_schema"):
         return str(target._schema.name)
-    if isinstance(target, str):
-        return target
-    module = str(getattr(target, "__module__", "") or "")
-    name = getattr(target, "__qualname__", getattr(target, "__name__", repr(target)))
-    return name if module in ("", "_operator", "builtins") else f"{module}.{name}"
+    return str(target if isinstance(target, str) else getattr(target, "__name__", target))
 
 
 def _is_node(value: Any) -> bool:
@@ -163,8 +159,10 @@ class _Reader:
             self.op_names.append(name)
 
     def _target(self, node: Any) -> str:
-        overload = getattr(node.target, "_overloadname", "")
-        return f"{op_name(node.target)}.{overload}" if overload else op_name(node.target)
+        """The op and nothing but it: `torch.mul` is not `operator.mul`, nor one overload another."""
+        target = node.target
+        module, overload = getattr(target, "__module__", ""), getattr(target, "_overloadname", "")
+        return f"{module}.{op_name(target)}.{overload}"
 
     def _argument(self, value: Any, place: str) -> str:
         if _is_node(value):

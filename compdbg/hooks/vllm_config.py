@@ -24,6 +24,7 @@ HOOK = "vllm"
 
 BOOKKEEPING = frozenset({"cache_dir", "local_cache_dir", "debug_dump_path"})
 """Folders that vLLM works out: no one's choice, and nobody's business."""
+NESTED = frozenset({"pass_config", "dynamic_shapes_config"})
 
 
 class _Change(NamedTuple):
@@ -37,7 +38,7 @@ class _Watched:
     def __init__(self, config: Any) -> None:
         self.alive = weakref.ref(config)
         self.prefix = _prefix_of(config)
-        self.fields = {f.name for f in dataclasses.fields(config) if f.init} - BOOKKEEPING
+        self.fields = {f.name for f in dataclasses.fields(config) if f.init} - BOOKKEEPING - NESTED
         self.changes: dict[str, _Change] = {}
         self.complete = False
 
@@ -187,4 +188,5 @@ def _line_of(frame: FrameType) -> str:
     home = os.path.dirname(os.path.dirname(str(sys.modules["vllm"].__file__)))
     name = frame.f_code.co_filename
     place = os.path.relpath(name, home) if name.startswith(home + os.sep) else os.path.basename(name)
-    return f"{frame.f_code.co_qualname} ({place}:{frame.f_lineno})"
+    function = frame.f_code.co_qualname.split("<locals>.")[-1]
+    return f"{function} ({place}:{frame.f_lineno})"

@@ -9,10 +9,17 @@ SEEN = "vllm 0.33"
 _BACKENDS = "vllm.compilation.backends"
 _DECORATORS = "vllm.compilation.decorators"
 _PIECEWISE = "vllm.compilation.piecewise_backend"
+_PASSES = "vllm.compilation.passes.pass_manager:PostGradPassManager"
 
 DECORATE = Target(f"{_DECORATORS}:_support_torch_compile", ("cls", "dynamic_arg_dims", "enable_if"), SEEN)
 AOT_LOAD = Target(f"{_DECORATORS}:_try_load_aot_compiled_fn", ("model", "aot_compilation_path"), SEEN)
 AOT_VERIFY = Target(f"{_DECORATORS}:_verify_source_unchanged", (), SEEN)
+
+AOT_REBUILD = Target(
+    "vllm.compilation.caching:reconstruct_serializable_fn_from_mega_artifact",
+    ("state", "standalone_compile_artifacts"),
+    SEEN,
+)
 
 BACKEND_CALL = Target(f"{_BACKENDS}:VllmBackend.__call__", ("graph", "example_inputs"), SEEN)
 SPLIT = Target(f"{_BACKENDS}:split_graph", ("graph", "splitting_ops"), SEEN)
@@ -21,6 +28,10 @@ LOAD = Target(f"{_BACKENDS}:CompilerManager.load", ("compile_range", "graph_inde
 PIECE_RANGES = Target(f"{_PIECEWISE}:PiecewiseBackend.compile_all_ranges", (), SEEN)
 PIECE_MADE = Target(f"{_PIECEWISE}:PiecewiseBackend.__init__", (), SEEN)
 PIECE_RANGE = Target(f"{_PIECEWISE}:PiecewiseBackend._find_range_for_shape", ("runtime_shape",), SEEN)
+
+PASSES_CONFIGURED = Target(f"{_PASSES}.configure", (), SEEN)
+PASS_ADDED = Target(f"{_PASSES}.add", (), SEEN)
+PASSES_CALL = Target(f"{_PASSES}.__call__", ("graph",), SEEN)
 
 CAPTURE_CALL = Target("vllm.compilation.cuda_graph:CUDAGraphWrapper.__call__", (), SEEN)
 DISPATCH = Target("vllm.v1.cudagraph_dispatcher:CudagraphDispatcher.dispatch", ("num_tokens",), SEEN)
@@ -33,6 +44,7 @@ CONFIG_CLASSES = (
 )
 
 TARGETS = (
-    DECORATE, AOT_LOAD, AOT_VERIFY, BACKEND_CALL, SPLIT, COMPILE, LOAD, PIECE_RANGES, PIECE_MADE,
-    PIECE_RANGE, CAPTURE_CALL, DISPATCH, CONFIG_MADE, *CONFIG_CLASSES,
+    DECORATE, AOT_LOAD, AOT_VERIFY, AOT_REBUILD, BACKEND_CALL, SPLIT, COMPILE, LOAD, PIECE_RANGES,
+    PIECE_MADE, PIECE_RANGE, PASSES_CONFIGURED, PASS_ADDED, PASSES_CALL, CAPTURE_CALL, DISPATCH,
+    CONFIG_MADE, *CONFIG_CLASSES,
 )  # fmt: skip

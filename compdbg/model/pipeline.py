@@ -11,19 +11,24 @@ from compdbg.store.reader import Log
 
 
 class SplitPiece(Struct, frozen=True, kw_only=True):
-    """One piece of a split graph. `shared_with` is the twin whose compile serves this piece too."""
+    """One piece of a split graph. `shared_with` is the first compiled piece that is equal to it.
+
+    Of a `loaded` piece (from a cache, with its artifact) only the name, the twin and the ranges
+    are known: what it holds and what crosses its borders is None.
+    """
 
     graph: str
     piece: str
     kind: str
-    ops: int
+    ops: int | None
     split_op: str | None
     shared_with: str | None
-    inputs: list[Boundary]
-    outputs: list[Boundary]
+    inputs: list[Boundary] | None
+    outputs: list[Boundary] | None
     differs_by: str | None
+    loaded: bool
     compiles: list[str]
-    """Ranges and sizes for which the piece was compiled."""
+    """Ranges and sizes that the piece was compiled or loaded for."""
     event: str
 
 
@@ -46,10 +51,10 @@ class ServedSize(Struct, frozen=True, kw_only=True):
 
 
 class Setting(Struct, frozen=True, kw_only=True):
-    """A configuration value: asked for, in effect, and who made the difference."""
+    """A configuration value: asked for (None: left open), in effect, and who made the difference."""
 
     key: str
-    requested: str
+    requested: str | None
     effective: str
     changed_by: str
     why: str
@@ -68,9 +73,10 @@ def build_pieces(log: Log) -> list[SplitPiece]:
             ops=piece.ops,
             split_op=piece.split_op,
             shared_with=piece.shared_with,
-            inputs=piece.inputs,
-            outputs=piece.outputs,
+            inputs=None if piece.loaded else piece.inputs,
+            outputs=None if piece.loaded else piece.outputs,
             differs_by=piece.differs_by,
+            loaded=piece.loaded,
             compiles=compiles.get((header.process, piece.graph, piece.piece), []),
             event=header.id,
         )
@@ -101,7 +107,7 @@ def _size(graph: str, size: int, calls: list[Dispatch], captures: list[Capture])
         size=size,
         compiled_as=next((c.compiled_as for c in calls if c.compiled_as), None),
         padded_to=next((c.padded_to for c in calls if c.padded_to), None),
-        captured=bool(done) or any(c.captures for c in calls),
+        captured=bool(done) or any(c.captures or c.replays for c in calls),
         captures=max(len(done), sum(c.captures for c in calls)),
         replays=sum(c.replays for c in calls),
         eager_calls=sum(c.eager_calls for c in calls),
@@ -115,11 +121,12 @@ def _size(graph: str, size: int, calls: list[Dispatch], captures: list[Capture])
 
 def build_settings(log: Log) -> list[Setting]:
     """The last word on each key of each process, once where processes agree."""
+    last = {(header.process, event.key): (header, event) for header, event in log.of(ConfigValue)}
     found: dict[tuple[str, str, str], Setting] = {}
-    for header, event in log.of(ConfigValue):
+    for header, event in last.values():
         found[event.key, event.requested, event.effective] = Setting(
             key=event.key,
-            requested=event.requested,
+            requested=event.requested or None,
             effective=event.effective,
             changed_by=event.changed_by,
             why=event.why,

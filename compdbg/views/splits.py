@@ -13,13 +13,13 @@ def splits(source: Source) -> View:
     return View(
         name="splits",
         title="Pieces of the split graph",
-        lines=[_sum(pieces)] if pieces else [],
+        lines=_lines(pieces),
         items=pieces,
         columns=(
             Column("graph", lambda p: p.graph),
             Column("piece", lambda p: p.piece),
             Column("kind", lambda p: p.kind),
-            Column("ops", lambda p: str(p.ops), align="right"),
+            Column("ops", lambda p: "" if p.ops is None else str(p.ops), align="right"),
             Column("split at", lambda p: p.split_op or ""),
             Column("twin of", lambda p: p.shared_with or ""),
             Column("compiled for", lambda p: " ".join(p.compiles)),
@@ -30,6 +30,17 @@ def splits(source: Source) -> View:
     )
 
 
+def _lines(pieces: list[SplitPiece]) -> list[str]:
+    lines = [_sum(pieces)] if pieces else []
+    if any(p.loaded for p in pieces):
+        lines.append(
+            "loaded from a cache: what the pieces hold and what crosses their borders "
+            "was not observed in this run"
+        )
+    lines += [f"{p.piece} would be a twin, but {p.differs_by}" for p in pieces if p.differs_by]
+    return lines
+
+
 def _sum(pieces: list[SplitPiece]) -> str:
     compiled = [p for p in pieces if p.kind == "compiled"]
     unique = sum(p.shared_with is None for p in compiled)
@@ -37,5 +48,7 @@ def _sum(pieces: list[SplitPiece]) -> str:
     return f"{counted(len(compiled), 'compiled piece')}, {unique} of them unique; {splitting} splitting"
 
 
-def _crossing(values: list[Boundary]) -> str:
+def _crossing(values: list[Boundary] | None) -> str:
+    if values is None:
+        return ""
     return " ".join(f"{v.name}[{','.join(v.shape)}]" if v.shape else f"{v.name}:{v.type}" for v in values)
