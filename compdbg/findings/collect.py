@@ -8,9 +8,12 @@ from pathlib import PurePath
 import msgspec
 
 from compdbg.findings.base import Finding, Rule
+from compdbg.findings.recorder_degraded import recorder_degraded
 from compdbg.model.run import Run
 
-RULES: tuple[Rule, ...] = ()
+RULES: tuple[Rule, ...] = (
+    recorder_degraded,
+)  # fmt: skip
 
 _BEFORE: tuple[tuple[str, ...], ...] = (
     (

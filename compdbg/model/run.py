@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from compdbg.model.health import Health, build_health
 from compdbg.model.pipeline import (
     ServedSize,
     Setting,
@@ -28,6 +29,10 @@ class Run:
     @cached_property
     def summary(self) -> Summary:
         return summarise(self.log)
+
+    @cached_property
+    def health(self) -> Health:
+        return build_health(self.log)
 
     @cached_property
     def pieces(self) -> list[SplitPiece]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 from compdbg.store.reader import CannotRead, Log, read_log
@@ -26,7 +27,18 @@ def find_run(given: str | None) -> Path:
     latest = Path(RUNS) / "latest"
     if latest.is_dir():
         return latest.resolve()
+    if runs := all_runs():
+        return runs[0]
     raise CannotRead(f"no run below {Path.cwd() / RUNS}; record one with: compdbg run script.py")
+
+
+def all_runs(under: Path = Path(RUNS)) -> list[Path]:
+    """The folders of all runs below `under`, newest first."""
+    dated: list[tuple[float, Path]] = []
+    for manifest in under.glob("*/run.json"):
+        with contextlib.suppress(OSError):  # just removed
+            dated.append((manifest.stat().st_mtime, manifest.parent))
+    return [folder for _, folder in sorted(dated, reverse=True) if not folder.is_symlink()]
 
 
 def open_run(given: str | None) -> Log:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import json
-from collections import defaultdict
+import operator
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -16,8 +18,22 @@ from compdbg.events import SCHEMA, Event, Header, UnknownEvent, event_types
 E = TypeVar("E", bound=Event)
 
 _events: Any = event_types()
-_decode_event = msgspec.json.Decoder(__import__("typing").Union[_events]).decode
+_decode_event = msgspec.json.Decoder(functools.reduce(operator.or_, _events)).decode
+_kinds = {cls.__struct_config__.tag for cls in _events}
 _decode_header = msgspec.json.Decoder(Header).decode
+_MANIFEST: dict[str, Any] = {
+    "argv": list[str],
+    "started": str,
+    "pid": int,
+    "host": str,
+    "options": dict[str, Any],
+    "complete": bool,
+    "exit_status": int | None,
+    "signal": int | None,
+    "duration_s": float | None,
+    "findings": dict[str, int],
+}
+"""What is read of `run.json`; a value of another type is as good as none."""
 
 
 class CannotRead(Exception):
@@ -43,7 +59,14 @@ class Log:
     manifest: dict[str, Any]
     records: list[Record]
     damaged: int = 0
+    """Lines that are no event. A last line that was cut short, as by SIGKILL, is `partial` instead."""
     unknown: dict[str, int] = field(default_factory=dict)
+    """Kinds that this version does not know, of a newer minor schema, and how often they came."""
+    partial: int = 0
+    lost: dict[str, int] = field(default_factory=dict)
+    """Process -> events that it could not write, where it could not write even that."""
+    unreadable: list[str] = field(default_factory=list)
+    """Names of files that could not be read."""
 
     @cached_property
     def _by_type(self) -> dict[type, list[Record]]:
@@ -77,58 +100,107 @@ def read_log(folder: Path) -> Log:
         CannotRead: no run is there, or one of a newer major schema.
     """
     manifest = _read_manifest(folder)
-    _check_schema(manifest, folder)
-    files = sorted(folder.glob("*.jsonl"))
-    if not files and not manifest:
-        raise CannotRead(f"{folder} holds no run: neither run.json nor *.jsonl")
-    records: list[Record] = []
-    damaged = 0
-    unknown: dict[str, int] = defaultdict(int)
-    for path in files:
-        damaged += _read_file(path, records, unknown)
-    records.sort(key=lambda r: (r.header.time, r.header.process, r.header.seq))
-    return Log(folder, manifest, records, damaged, dict(unknown))
+    files = sorted(path for path in folder.glob("*.jsonl") if path.is_file())
+    contents = [_read_file(path) for path in files]
+    records = [entry for content in contents for entry in content.records]
+    if not records and not manifest:
+        what = "nothing that could be read" if files else "no run: neither run.json nor *.jsonl"
+        raise CannotRead(f"{folder} holds {what}")
+    records.sort(key=lambda entry: (entry[0], entry[1].header.process, entry[1].header.seq))
+    unknown = Counter(r.event.kind for _, r in records if isinstance(r.event, UnknownEvent))
+    return Log(
+        folder,
+        manifest,
+        [record for _, record in records],
+        damaged=sum(content.damaged for content in contents),
+        unknown=dict(unknown),
+        partial=sum(content.partial for content in contents),
+        lost=_read_markers(folder),
+        unreadable=[p.name for p, c in zip(files, contents, strict=True) if c.unreadable],
+    )
 
 
-def _read_file(path: Path, records: list[Record], unknown: dict[str, int]) -> int:
-    damaged = 0
-    with path.open("rb") as lines:
-        for line in lines:
-            if not line.strip():
-                continue
-            try:
-                header = _decode_header(line)
-            except (msgspec.DecodeError, UnicodeDecodeError):
-                damaged += 1
-                continue
-            try:
-                records.append(Record(header, _decode_event(line)))
-            except msgspec.ValidationError:
-                event = _unknown(line)
-                if event is None:
-                    damaged += 1
-                else:
-                    unknown[event.kind] += 1
-                    records.append(Record(header, event))
-    return damaged
+@dataclass
+class _Content:
+    records: list[tuple[float, Record]] = field(default_factory=list)
+    """With the time to sort by, which never runs backwards within a process, as clocks may."""
+    damaged: int = 0
+    partial: int = 0
+    unreadable: bool = False
 
 
-def _unknown(line: bytes) -> UnknownEvent | None:
-    fields = msgspec.json.decode(line)
-    kind = fields.pop("kind", None) if isinstance(fields, dict) else None
-    return UnknownEvent(kind, fields) if isinstance(kind, str) else None
+def _read_file(path: Path) -> _Content:
+    content = _Content()
+    latest = 0.0
+    try:
+        with path.open("rb") as lines:
+            for line in lines:
+                record = _decode(line)
+                if record is not None:
+                    latest = max(latest, record.header.time)
+                    content.records.append((latest, record))
+                elif not line.endswith(b"\n"):
+                    content.partial += 1
+                elif line.strip():
+                    content.damaged += 1
+    except OSError:
+        content.unreadable = True
+    return content
+
+
+def _decode(line: bytes) -> Record | None:
+    """One line as an event; None if it is none."""
+    try:
+        header = _decode_header(line)
+        try:
+            return Record(header, _decode_event(line))
+        except msgspec.ValidationError:
+            fields = msgspec.json.decode(line)
+            kind = fields.pop("kind", None)
+            if not isinstance(kind, str) or kind in _kinds:
+                return None
+            return Record(header, UnknownEvent(kind, fields))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _read_markers(folder: Path) -> dict[str, int]:
+    """Empty files named `<process's file>.lost-<count>`: a full disk had room for no more."""
+    counts: dict[str, int] = {}
+    for path in folder.glob("*.lost-*"):
+        name, _, count = path.name.rpartition(".lost-")
+        if count.isdecimal():
+            counts[name] = counts.get(name, 0) + int(count)
+    return counts
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
+    """What `run.json` says, as far as it is as expected.
+
+    Raises:
+        CannotRead: it is of a newer major schema.
+    """
     try:
-        manifest = json.loads((folder / "run.json").read_text())
-    except (OSError, ValueError):
+        given = json.loads((folder / "run.json").read_bytes())
+    except (OSError, ValueError, RecursionError):
         return {}
-    return manifest if isinstance(manifest, dict) else {}
+    if not isinstance(given, dict):
+        return {}
+    _check_schema(given.get("schema", "1.0"), folder)
+    return {
+        key: given[key] for key, expected in _MANIFEST.items() if key in given and _is(given[key], expected)
+    }
 
 
-def _check_schema(manifest: dict[str, Any], folder: Path) -> None:
-    schema = str(manifest.get("schema", "1.0"))
-    major = schema.partition(".")[0]
+def _is(value: Any, expected: Any) -> bool:
+    try:
+        msgspec.convert(value, expected)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def _check_schema(schema: Any, folder: Path) -> None:
+    major = str(schema).partition(".")[0]
     if not major.isdecimal() or int(major) > SCHEMA[0]:
         raise CannotRead(f"{folder} is of schema {schema}, newer than this compdbg can read; upgrade compdbg")

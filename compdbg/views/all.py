@@ -6,6 +6,7 @@ from compdbg.views.base import ViewMaker
 from compdbg.views.config import config
 from compdbg.views.events import events
 from compdbg.views.findings import findings
+from compdbg.views.health import health
 from compdbg.views.sizes import sizes
 from compdbg.views.splits import splits
 from compdbg.views.summary import summary
@@ -20,4 +21,5 @@ VIEWS: dict[str, ViewMaker] = {
     "numerics": numerics,
     "memory": memory,
     "events": events,
+    "health": health,
 }
