@@ -7,6 +7,7 @@ Inductor runs its passes, and those that users hang into its slots, inside
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 import threading
 from collections.abc import Callable
@@ -96,7 +97,8 @@ def _describe(pass_fn: Any) -> _Custom | None:
     while isinstance(pass_fn, functools.partial):
         pass_fn = pass_fn.func
     owner = getattr(pass_fn, "__self__", None)
-    code = getattr(pass_fn, "__code__", None) or getattr(type(pass_fn).__call__, "__code__", None)
+    called = pass_fn if hasattr(pass_fn, "__code__") else type(pass_fn).__call__
+    code = getattr(inspect.unwrap(called), "__code__", None)
     if code is not None and is_torch_file(code.co_filename) and owner is None:
         return None
     if owner is not None:
