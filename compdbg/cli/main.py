@@ -37,7 +37,7 @@ def parser(command: str | None = None) -> argparse.ArgumentParser:
     for name, summary in COMMANDS.items():
         module = _module(name) if name == command else None
         made = commands.add_parser(
-            name, help=summary, description=module and module.__doc__, allow_abbrev=False
+            name, help=summary, description=getattr(module, "__doc__", None), allow_abbrev=False
         )
         if module is not None:
             module.configure(made)

@@ -1,10 +1,10 @@
-"""List the runs below this directory, newest first."""
+"""List the runs below this directory, newest first: what was run, how it ended, what was found."""
 
 from __future__ import annotations
 
 import argparse
 
-from compdbg.cli.reading import add_json
+from compdbg.cli.reading import add_json, width
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -12,10 +12,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    from pathlib import Path
+    from compdbg.report import json, text
+    from compdbg.store.locate import all_runs
+    from compdbg.views.run_list import run_list
 
-    from compdbg.store.locate import RUNS
-
-    for folder in sorted(Path(RUNS).glob("*/run.json")):
-        print(folder.parent)
+    made = run_list(all_runs())
+    if arguments.json:
+        print(json.answer(None, made.items))
+    else:
+        print(text.render(made, width()), end="")
     return 0

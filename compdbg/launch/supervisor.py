@@ -6,7 +6,7 @@ import os
 import resource
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple, NoReturn
 
 from compdbg.launch.prctl import die_with_parent, leave_no_core
@@ -27,7 +27,7 @@ class Ending(NamedTuple):
     duration_s: float
 
 
-def supervise(executable: str, argv: Sequence[str], environment: Mapping[str, str]) -> Ending:
+def supervise(executable: str, argv: list[str], environment: Mapping[str, str]) -> Ending:
     """Run a program to its end.
 
     From here on all signals are blocked in this process and taken one at a time; they stay
@@ -65,9 +65,9 @@ def end_like(ending: Ending) -> NoReturn:
 
 def _start(
     executable: str,
-    argv: Sequence[str],
+    argv: list[str],
     environment: Mapping[str, str],
-    mask: set[signal.Signals],
+    mask: set[int],
     children: object,
 ) -> int:
     supervisor = os.getpid()
@@ -90,11 +90,11 @@ def _start(
             os._exit(127)
     os.close(report)
     with os.fdopen(failure, "rb") as stream:
-        number = stream.read()
-    if number:
+        reason = stream.read()
+    if reason:
         os.waitpid(pid, 0)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        raise OSError(int(number), os.strerror(int(number)), executable)
+        raise OSError(int(reason), os.strerror(int(reason)), executable)
     return pid
 
 

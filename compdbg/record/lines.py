@@ -12,7 +12,7 @@ lies beside the user's script.
 import os
 import sys
 import time
-from _json import encode_basestring_ascii as _quoted  # type: ignore[import-not-found]
+from _json import encode_basestring_ascii as _quoted
 from _thread import RLock
 
 TYPE_CHECKING = False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.metadata
 import os
 import sys
@@ -18,12 +17,11 @@ from compdbg.record.writer import Writer
 
 
 class Session:
-    """Hooks and sink of one process. `closing` are actions that write what was tallied."""
+    """Hooks and sink of one process."""
 
     def __init__(self, lines: Lines, options: Options) -> None:
         self.options = options
         self.writer = Writer(lines)
-        self.closing: list[Callable[[], None]] = []
         self._remove: Callable[[], None] = lambda: None
 
     def start(self) -> None:
@@ -38,12 +36,9 @@ class Session:
         probe.forked(self.writer)
 
     def close(self) -> None:
-        """Write what was tallied, take the hooks out, record no more."""
+        """Take the hooks out, have what was tallied written, record no more."""
         forget(self._torch_loaded)
         forget(self._watch_workers)
-        for action in self.closing:
-            with contextlib.suppress(Exception):
-                action()
         self._remove()
         probe.set_sink(None)
 

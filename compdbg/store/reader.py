@@ -99,7 +99,7 @@ def read_log(folder: Path) -> Log:
     Raises:
         CannotRead: no run is there, or one of a newer major schema.
     """
-    manifest = _read_manifest(folder)
+    manifest = read_manifest(folder)
     files = sorted(path for path in folder.glob("*.jsonl") if path.is_file())
     contents = [_read_file(path) for path in files]
     records = [entry for content in contents for entry in content.records]
@@ -174,7 +174,7 @@ def _read_markers(folder: Path) -> dict[str, int]:
     return counts
 
 
-def _read_manifest(folder: Path) -> dict[str, Any]:
+def read_manifest(folder: Path) -> dict[str, Any]:
     """What `run.json` says, as far as it is as expected.
 
     Raises:
