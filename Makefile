@@ -4,6 +4,8 @@ VENV ?= .venv
 TORCH ?= torch==2.13.0
 BIN := $(VENV)/bin
 JOBS ?= $(shell nproc)
+VENV_VLLM ?= .venv-vllm
+VLLM ?= vllm==0.33.0
 READY := $(VENV)/.ready
 export OMP_NUM_THREADS ?= 2
 
@@ -26,6 +28,15 @@ test: $(READY)  ## the tests, in parallel
 
 test-all: $(READY)  ## also the slow matrices and a second torch
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not vllm"
+
+test-vllm:  ## against real vLLM on a CPU; VENV_VLLM=DIR names an environment that has it
+	[ -x $(VENV_VLLM)/bin/python ] || $(PYTHON) -m venv $(VENV_VLLM)
+	$(VENV_VLLM)/bin/python -c "from importlib.util import find_spec as f; assert f('vllm') and f('pytest')" 2>/dev/null || { \
+	  $(VENV_VLLM)/bin/python -m pip install -q --upgrade pip && \
+	  $(VENV_VLLM)/bin/python -m pip install -q --no-deps "$(VLLM)" && \
+	  $(VENV_VLLM)/bin/python -m pip install -q -r tests/vllm/requirements.txt; }
+	$(VENV_VLLM)/bin/python -m pip install -q --no-deps -e .
+	$(VENV_VLLM)/bin/python -m pytest -m vllm tests/vllm
 
 check: $(READY)  ## lint, format, types, import contracts, docs
 	$(BIN)/ruff check .

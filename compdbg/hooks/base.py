@@ -109,13 +109,17 @@ def resolve(target: Target) -> tuple[Any, str, Any]:
             raise TargetMissing(f"{target.path}: no {step!r} here")
     original = getattr(owner, name, None)
     if original is None:
-        raise TargetMissing(f"{target.path}: not here (seen in torch {target.seen})")
+        raise TargetMissing(f"{target.path}: not here (seen in {_release(target)})")
     if target.params:
         known = _parameters(original)
         lacking = [p for p in target.params if known is not None and p not in known]
         if lacking:
-            raise TargetMissing(f"{target.path}: takes no {', '.join(lacking)} (seen in torch {target.seen})")
+            raise TargetMissing(f"{target.path}: takes no {', '.join(lacking)} (seen in {_release(target)})")
     return owner, name, original
+
+
+def _release(target: Target) -> str:
+    return f"torch {target.seen}" if target.seen[:1].isdigit() else target.seen
 
 
 def _parameters(function: Any) -> set[str] | None:

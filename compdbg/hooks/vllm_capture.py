@@ -58,7 +58,6 @@ _graphs: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 def install_backend(patches: Patches) -> None:
     patches.wrap(PIECE_MADE, _remember_graph)
     patches.wrap(PIECE_RANGE, _counted_range)
-    patches.on_undo(_flush)
 
 
 def install_wrapper(patches: Patches) -> None:
@@ -227,3 +226,7 @@ def _piece_of(wrapper: Any) -> str:
     if name is None:
         return FULL
     return str(name or f"piece {runnable.piecewise_compile_index}")
+
+
+probe.at_end(_flush)
+probe.at_fork(_rows.clear)

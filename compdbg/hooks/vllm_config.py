@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from compdbg import probe
 from compdbg.events import ConfigValue
-from compdbg.hooks.base import Patches, contained, resolve
+from compdbg.hooks.base import Patches, TargetMissing, contained, resolve
 from compdbg.hooks.vllm_targets import CONFIG_CLASSES, CONFIG_MADE
 
 HOOK = "vllm"
@@ -48,8 +48,15 @@ _watched: dict[int, _Watched] = {}
 
 def install_fields(patches: Patches) -> None:
     for target in CONFIG_CLASSES:
-        cls = resolve(target)[2]
-        patches.put(cls, "__setattr__", _noting(cls.__setattr__))
+        try:
+            cls = resolve(target)[2]
+        except TargetMissing as missing:
+            patches.missing.append(str(missing))
+            continue
+        if dataclasses.is_dataclass(cls):
+            patches.put(cls, "__setattr__", _noting(cls.__setattr__))
+        else:
+            patches.missing.append(f"{target.path}: no dataclass")
     patches.on_undo(_watched.clear)
 
 
