@@ -149,12 +149,16 @@ class CompileError(Event, frozen=True):
 
 
 class Span(Event, frozen=True):
-    """A phase that has ended, as torch times it: its start is the header's time minus duration."""
+    """A phase that has ended, as torch times it: its start is the header's time minus duration.
+
+    `begin` is the `seq` of its `SpanBegin`, which is also the parent of what happened inside.
+    """
 
     name: str
     duration_s: float
     compile_id: str | None = None
     category: str = ""
+    begin: int | None = None
 
 
 class SpanBegin(Event, frozen=True):

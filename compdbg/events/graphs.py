@@ -81,6 +81,8 @@ class CloneKept(Event, frozen=True):
     reason: str = ""
     where: Where | None = None
     compile_id: str | None = None
+    input: bool = False
+    """What is copied is memory from outside the graph: an input or a buffer."""
 
 
 class CloneRemoved(Event, frozen=True):

@@ -12,8 +12,14 @@ from compdbg.hooks.base import Hook, Patches, install_part
 from compdbg.hooks.importing import forget, on_import
 
 MODULES: dict[str, str] = {
+    "pattern_matcher": "compdbg.hooks.pattern_matcher",
+    "requests": "compdbg.hooks.requests",
+    "dynamo": "compdbg.hooks.dynamo",
+    "symbols": "compdbg.hooks.symbols",
     "graphs": "compdbg.hooks.graphs",
     "passes": "compdbg.hooks.passes",
+    "clones": "compdbg.hooks.clones",
+    "spans": "compdbg.hooks.spans",
     "vllm": "compdbg.hooks.vllm",
 }
 """Hook name -> the module of ours that holds its `HOOK`; imported after torch is."""
