@@ -32,7 +32,8 @@ class _Here(threading.local):
     asked: int | None = None
     """Tokens of the batch last dispatched, until a call takes it up."""
     padded: int | None = None
-    capturing = False
+    wrapped = False
+    """Inside a capture or replay, which is what is counted, not the piece that it runs."""
 
 
 _here = _Here()
@@ -95,7 +96,7 @@ def _counted_range(original: Callable[..., Any]) -> Callable[..., Any]:
             row = _row(_graphs.get(self, "?"), runtime_shape)
             if row.compiled_as is None and entry is not None:
                 row.compiled_as = range_text(entry.compile_range)
-            if not _here.capturing:
+            if not _here.wrapped:
                 row.eager += 1
                 _served(row)
         return entry
@@ -151,7 +152,11 @@ def _recorded_wrapper(original: Callable[..., Any]) -> Callable[..., Any]:
         entry = self.concrete_cudagraph_entries.get(batch)
         if entry is None or entry.cudagraph is None:
             return _captured(original, self, batch, args, kwargs)
-        result = original(self, *args, **kwargs)
+        outer, _here.wrapped = _here.wrapped, True
+        try:
+            result = original(self, *args, **kwargs)
+        finally:
+            _here.wrapped = outer
         if _stands_for_all(self):
             row = _row(_graph_of(self), batch.num_tokens)
             row.replays += 1
@@ -171,7 +176,7 @@ def _batch_for(wrapper: Any) -> Any:
 
 
 def _captured(original: Callable[..., Any], wrapper: Any, batch: Any, args: Any, kwargs: Any) -> Any:
-    _here.capturing, outer = True, _here.capturing
+    outer, _here.wrapped = _here.wrapped, True
     started = time.perf_counter()
     try:
         result = original(wrapper, *args, **kwargs)
@@ -183,7 +188,7 @@ def _captured(original: Callable[..., Any], wrapper: Any, batch: Any, args: Any,
         _record_capture(wrapper, batch, started, error)
         raise
     finally:
-        _here.capturing = outer
+        _here.wrapped = outer
     _record_capture(wrapper, batch, started, None)
     return result
 
