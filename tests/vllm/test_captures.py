@@ -1,0 +1,43 @@
+"""vLLM's dispatcher and CUDA-graph wrapper: which size is padded to which, captured and replayed."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def captured(engine):
+    return engine.recorded("capture.py", cache="capture", TOY_CUDAGRAPHS="1")
+
+
+def test_the_program_is_as_without_us(engine, captured):
+    plain = engine.plain("capture.py", cache="capture-plain", TOY_CUDAGRAPHS="1")
+    assert captured.process.returncode == 0, captured.process.stderr
+    assert captured.process.stdout == plain.stdout
+
+
+def test_each_size_with_its_padding_captures_and_replays(engine, captured):
+    rows = {r["size"]: r for r in engine.show(captured, "sizes")}
+    served = {
+        size: (r["padded_to"], r["captured"], r["replays"], r["eager_calls"]) for size, r in rows.items()
+    }
+    assert served == {
+        3: (4, True, 1, 0),
+        4: (None, True, 0, 0),
+        5: (8, True, 1, 0),
+        8: (None, True, 1, 0),
+        16: (None, False, 0, 1),
+        20: (None, False, 0, 1),
+    }
+
+
+def test_every_compiled_piece_was_captured_at_each_captured_size(engine, captured):
+    rows = {r["size"]: r for r in engine.show(captured, "sizes")}
+    compiled = [r for r in engine.show(captured, "splits") if r["kind"] == "compiled"]
+    assert len(compiled) == 3
+    assert rows[4]["captures"] == rows[8]["captures"] == 3
+    assert rows[8]["capture_ms"] > 0
+
+
+def test_sizes_above_the_largest_capture_raise_no_alarm(captured):
+    assert captured.alarms == []
