@@ -76,7 +76,7 @@ def difference(piece: Structure, earlier: Iterable[Piece]) -> str | None:
 
 def _say(differing: Sequence[tuple[Constant, Constant]]) -> str:
     said = [
-        f"{mine.argument} of {mine.op}{mine.line} is {mine.value}, but {theirs.value}"
+        f"{mine.argument} of {mine.op}{mine.line} is {mine.value}, and {theirs.value}"
         for mine, theirs in differing[:3]
     ]
     more = f" (and {len(differing) - 3} more constants)" if len(differing) > 3 else ""

@@ -64,7 +64,7 @@ def install_resolution(patches: Patches) -> None:
     patches.wrap(CONFIG_MADE, _recorded_post_init)
 
 
-def _noting(original: Callable[[Any, str, Any], None]) -> Callable[[Any, str, Any], None]:
+def _noting(original: Callable[..., None]) -> Callable[[Any, str, Any], None]:
     def __setattr__(self: Any, name: str, value: Any) -> None:
         before = self.__dict__.get(name)
         original(self, name, value)

@@ -10,6 +10,15 @@ from compdbg.events import Boundary, Capture, ConfigValue, Dispatch, Piece, Piec
 from compdbg.store.reader import Log
 
 
+class Crossing(Struct, frozen=True, kw_only=True):
+    """A value that crosses a border of a piece; what is no tensor has neither shape nor dtype."""
+
+    name: str
+    type: str
+    shape: list[str] | None
+    dtype: str | None
+
+
 class SplitPiece(Struct, frozen=True, kw_only=True):
     """One piece of a split graph. `shared_with` is the first compiled piece that is equal to it.
 
@@ -23,8 +32,8 @@ class SplitPiece(Struct, frozen=True, kw_only=True):
     ops: int | None
     split_op: str | None
     shared_with: str | None
-    inputs: list[Boundary] | None
-    outputs: list[Boundary] | None
+    inputs: list[Crossing] | None
+    outputs: list[Crossing] | None
     differs_by: str | None
     loaded: bool
     compiles: list[str]
@@ -73,14 +82,26 @@ def build_pieces(log: Log) -> list[SplitPiece]:
             ops=piece.ops,
             split_op=piece.split_op,
             shared_with=piece.shared_with,
-            inputs=None if piece.loaded else piece.inputs,
-            outputs=None if piece.loaded else piece.outputs,
+            inputs=None if piece.loaded else _crossings(piece.inputs),
+            outputs=None if piece.loaded else _crossings(piece.outputs),
             differs_by=piece.differs_by,
             loaded=piece.loaded,
             compiles=compiles.get((header.process, piece.graph, piece.piece), []),
             event=header.id,
         )
         for header, piece in log.of(Piece)
+    ]
+
+
+def _crossings(values: list[Boundary]) -> list[Crossing]:
+    return [
+        Crossing(
+            name=v.name,
+            type=v.type,
+            shape=v.shape if v.type == "Tensor" else None,
+            dtype=v.dtype or None,
+        )
+        for v in values
     ]
 
 

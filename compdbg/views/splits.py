@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from compdbg.events import Boundary
-from compdbg.model.pipeline import SplitPiece
+from compdbg.model.pipeline import Crossing, SplitPiece
 from compdbg.views.base import Column, Source, View
 from compdbg.views.places import counted
 
@@ -37,7 +36,7 @@ def _lines(pieces: list[SplitPiece]) -> list[str]:
             "loaded from a cache: what the pieces hold and what crosses their borders "
             "was not observed in this run"
         )
-    lines += [f"{p.piece} would be a twin, but {p.differs_by}" for p in pieces if p.differs_by]
+    lines += [f"{p.piece} is no twin: {p.differs_by}" for p in pieces if p.differs_by]
     return lines
 
 
@@ -48,7 +47,7 @@ def _sum(pieces: list[SplitPiece]) -> str:
     return f"{counted(len(compiled), 'compiled piece')}, {unique} of them unique; {splitting} splitting"
 
 
-def _crossing(values: list[Boundary] | None) -> str:
+def _crossing(values: list[Crossing] | None) -> str:
     if values is None:
         return ""
     return " ".join(f"{v.name}[{','.join(v.shape)}]" if v.shape else f"{v.name}:{v.type}" for v in values)

@@ -60,7 +60,7 @@ class TestTwins:
 class TestDifference:
     def test_names_the_constant_and_both_its_values(self):
         found = structure.difference(structure.structure_of(piece(scale=3.0)), named(first=piece()))
-        assert found == "argument 1 of mul is 3.0, but 2.0 in first"
+        assert found == "argument 1 of mul is 3.0, and 2.0 in first"
 
     def test_a_piece_of_another_shape_is_no_near_twin(self):
         assert structure.difference(structure.structure_of(piece(width=5)), named(first=piece())) is None
@@ -79,7 +79,7 @@ class TestDifference:
             structure.structure_of(sliced([1, 2, 3, 4, 5])), named(first=sliced([9, 9, 9, 9, 9]))
         )
         assert found is not None
-        assert found.startswith("argument 1 of view is 1, but 9; ")
+        assert found.startswith("argument 1 of view is 1, and 9; ")
         assert found.endswith(" (and 2 more constants) in first")
 
 
