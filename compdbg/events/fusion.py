@@ -154,6 +154,8 @@ class FusionEnabled(Event, frozen=True):
     slot: str
     key: str
     name: str
+    is_object: bool = False
+    """It is an object of the class `name`, not a function."""
     pass_ids: list[str] = []
     where: Where | None = None
     by_user: bool = False

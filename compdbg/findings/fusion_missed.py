@@ -1,0 +1,97 @@
+"""`fusion-missed`: an anchor that no pattern took, with another op of the pattern close by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from compdbg.events import Where
+from compdbg.findings.base import Cost, Finding
+from compdbg.model.fusion_rows import Applied
+from compdbg.model.fusion_sites import Site, grouped_by_reason
+from compdbg.model.run import Run
+
+_ADVICE = {
+    "target-mismatch": "Register a variant of the pattern that has {found} there, or take it out of the model.",
+    "multiple-users": "Keep the intermediate value to one user, or return it from the pattern as an output.",
+    "arg-mismatch": "Register a variant of the pattern for {found}, or make the call as the pattern has it.",
+    "dtype-mismatch": "Register the pattern with example inputs of the dtype that the model has.",
+    "shape-mismatch": "Register the pattern with example inputs of the model's rank, or without such ops.",
+    "kwarg-mismatch": "Give the pattern a separate argument where the model passes another value.",
+    "extra-check": "See why the check refuses these sites; it alone keeps the fusion from firing.",
+    "retrace-mismatch": "Trace the pattern at the model's shapes, and compare with `compdbg show passes`.",
+    "mutation-region": "Move the mutation before or after the ops to be fused.",
+    "stream-boundary": "Run the ops of the pattern on one stream and memory pool.",
+    "unsupported-dtype": "Inductor generates no code for this dtype: convert before the ops to be fused.",
+    "crosses-split": "Split elsewhere, or leave the op out of splitting_ops, so that one piece holds all.",
+    "other": "See what torch said, and try the pattern on a graph of its own.",
+}
+
+
+def fusion_missed(run: Run) -> Iterator[Finding]:
+    fusion = run.fusion
+    broken = {(p.pass_name, p.pattern) for _, p in fusion.problems if p.problem != "lost-nodes"}
+    by_pass: dict[str, list[Site]] = {}
+    passes: dict[str, Applied] = {}
+    for site in fusion.sites:
+        applied = fusion.applied.get((site.process, site.pass_id))
+        if (
+            applied is not None
+            and applied.custom
+            and (applied.name, site.nearest.event.pattern) not in broken
+        ):
+            by_pass.setdefault(applied.name, []).append(site)
+            passes[applied.name] = applied
+    for name, sites in by_pass.items():
+        for reason, group in grouped_by_reason(sites).items():
+            yield _finding(passes[name], reason, group, fired=sum(s.state == "taken" for s in sites))
+
+
+def _finding(applied: Applied, reason: str, sites: list[Site], fired: int) -> Finding:
+    nearest = max(sites, key=lambda s: s.nearest.progress).nearest
+    miss = nearest.miss
+    assert miss is not None
+    first = next((s for s in sites if s.where is not None), sites[0])
+    lines = sorted({(s.where.file, s.where.line) for s in sites if s.where is not None})
+    return Finding(
+        code="fusion-missed",
+        severity="warning",
+        title=f"{applied.name} missed {_counted(len(sites))}: wanted {miss.wanted}, found {miss.found}",
+        cause=_cause(applied, nearest.event.pattern, sites, fired, first.where),
+        suggestion=_ADVICE[reason].format(found=miss.found),
+        where=first.where,
+        evidence=[a.id for s in sites for a in s.attempts if a.near][:50],
+        cost=Cost(results="same"),
+        data={
+            "pass": applied.name,
+            "pattern": nearest.event.pattern,
+            "reason": reason,
+            "sites": len(sites),
+            "fired": fired,
+            "lines": [line for _, line in lines],
+            "stage": miss.stage,
+            "wanted": miss.wanted,
+            "found": miss.found,
+        },
+        subject=f"{applied.name}|{reason}",
+    )
+
+
+def _cause(applied: Applied, pattern: str, sites: list[Site], fired: int, where: Where | None) -> str:
+    nearest = max(sites, key=lambda s: s.nearest.progress).nearest
+    miss = nearest.miss
+    assert miss is not None
+    at = f" (line {where.line})" if where is not None else ""
+    parts = [
+        f"At {nearest.event.anchor} of graph {nearest.event.graph} pattern {pattern} matched "
+        f"{miss.matched_nodes} of {miss.pattern_nodes} nodes and stopped at {miss.node}{at}: "
+        f"{miss.reason}, wanted {miss.wanted}, found {miss.found}."
+    ]
+    if miss.detail:
+        parts.append(f"{miss.detail[0].upper()}{miss.detail[1:]}.")
+    if fired:
+        parts.append(f"At {_counted(fired)} the pass fired.")
+    return " ".join(parts)
+
+
+def _counted(count: int) -> str:
+    return f"{count} site{'s' if count != 1 else ''}"

@@ -1,0 +1,177 @@
+"""Sites: what an anchor really is, which ops a pattern has, and whether another of them is near.
+
+Ops are looked through: the `getitem` of an `auto_functionalized` op is that op. Patterns and
+nodes are read by their attributes, so that nothing of torch needs to be imported here.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from msgspec import Struct
+
+from compdbg.hooks.pattern_matcher_words import base_name, callee, is_auto_functionalized, is_node, is_op
+
+HOPS = 4
+"""How far from where matching stopped another op of the pattern may stand, for a miss."""
+
+_VIEWS = {
+    "view", "reshape", "_reshape_alias", "_unsafe_view", "expand", "expand_as", "permute", "transpose",
+    "t", "swapaxes", "movedim", "unsqueeze", "squeeze", "slice", "select", "narrow", "alias", "as_strided",
+    "detach", "split", "split_with_sizes", "unbind", "chunk", "flatten", "unflatten", "view_as", "view_of",
+    "broadcast_in_dim", "lift_fresh", "lift_fresh_copy", "contiguous", "T", "mT",
+}  # fmt: skip
+_CASTS = {
+    "convert_element_type", "_to_copy", "to", "type", "type_as", "float", "half", "bfloat16", "double",
+    "int", "long", "bool",
+}  # fmt: skip
+_NO_OPS = {"getitem", "getattr", "size", "sym_size", "sym_stride", "sym_numel"}
+
+
+class PatternOps(Struct, frozen=True):
+    """The ops of one pattern, looked through: its anchor's targets, and those of each other op."""
+
+    anchor: frozenset[Any]
+    others: tuple[frozenset[Any], ...]
+    telling: frozenset[Any]
+    """Targets that show the pattern's presence: of ops that are no view, cast or getitem. An op like
+    the anchor shows nothing where the pattern has others: `mul` of `mul` is everywhere."""
+    nodes: int
+    first: frozenset[Any]
+    """What torch looks for in the graph: the anchor's targets, not looked through."""
+
+
+def ops_of(pattern: Any) -> PatternOps:
+    """The ops of a pattern; its anchor is the first output's."""
+    exprs = [e for e in expressions(pattern) if is_op(e)]
+    first = exprs[0] if exprs else None
+    ops: list[frozenset[Any]] = []
+    seen: set[int] = set()
+    for expr in exprs:
+        through = _look_through(expr)
+        if id(through) not in seen:
+            seen.add(id(through))
+            ops.append(_targets(through))
+    anchor = _targets(_look_through(first)) if first is not None else frozenset()
+    targets = frozenset(first.fns) if first is not None else frozenset()
+    return PatternOps(anchor, tuple(ops[1:]), _telling(anchor, ops[1:]), len(exprs), targets)
+
+
+def _telling(anchor: frozenset[Any], others: list[frozenset[Any]]) -> frozenset[Any]:
+    real = [targets for targets in others if not all(map(is_trivial, targets))]
+    unlike = [targets for targets in real if not targets & anchor]
+    return frozenset().union(*(unlike or real))
+
+
+def expressions(pattern: Any) -> Iterator[Any]:
+    """Every distinct sub-pattern, outputs first."""
+    seen: set[int] = set()
+    waiting = [pattern]
+    while waiting:
+        expr = waiting.pop()
+        if id(expr) in seen:
+            continue
+        seen.add(id(expr))
+        yield expr
+        waiting.extend(reversed(children(expr)))
+
+
+def children(expr: Any) -> list[Any]:
+    """The direct sub-patterns of a pattern expression."""
+    flat = getattr(expr, "flat_args_kwargs", None)
+    found = list(flat[0]) if flat is not None else []
+    found += getattr(expr, "outputs", None) or []
+    found += [getattr(expr, name, None) for name in ("pattern", "inner_pattern")]
+    return [e for e in found if hasattr(e, "_match")]
+
+
+def _look_through(expr: Any) -> Any:
+    while operator.getitem in expr.fns and is_op(next(iter(getattr(expr, "args", ())), None)):
+        expr = expr.args[0]
+    return expr
+
+
+def _targets(expr: Any) -> frozenset[Any]:
+    args = getattr(expr, "args", ())
+    if args and is_auto_functionalized(expr.fns[0]) and not hasattr(args[0], "_match"):
+        return frozenset((args[0],))
+    return frozenset(expr.fns)
+
+
+def site_of(node: Any) -> Any:
+    """The node that an anchor stands for: what a `getitem` takes its item from."""
+    while node.target is operator.getitem and is_node(node.args[0]):
+        node = node.args[0]
+    return node
+
+
+def target_of(node: Any) -> Any:
+    """The op that a node calls, through `getitem` and `auto_functionalized`; None for inputs."""
+    node = site_of(node)
+    if node.op not in ("call_function", "call_method", "call_module"):
+        return None
+    if is_auto_functionalized(node.target) and node.args:
+        return node.args[0]
+    return callee(node)
+
+
+def is_anchor(node: Any, ops: PatternOps) -> bool:
+    """Whether a node that torch tries is, looked through, the pattern's anchor op at all."""
+    return target_of(node) in ops.anchor or node.target in ops.anchor
+
+
+@functools.lru_cache(maxsize=4096)
+def is_trivial(target: Any) -> bool:
+    """A view, a cast or a getitem: no evidence that a pattern's computation is there."""
+    name = base_name(target)
+    if name in _VIEWS or name in _CASTS or name in _NO_OPS:
+        return True
+    returns = getattr(getattr(target, "_schema", None), "returns", ())
+    return any(r.alias_info is not None and not r.alias_info.is_write for r in returns)
+
+
+def is_cast(target: Any) -> bool:
+    return base_name(target) in _CASTS
+
+
+def is_near(anchor: Any, stopped: Any, ops: PatternOps, matched: Iterable[Any], downstream: bool) -> bool:
+    """Whether, besides the anchor, another op of the pattern was matched or stands close by.
+
+    Looked for in what the anchor is computed from; `downstream`, for a further output of the
+    pattern, in what is computed from where matching stopped.
+    """
+    telling = ops.telling
+    if not telling:
+        return False
+    site = site_of(anchor)
+    if any(target_of(n) in telling for n in matched if site_of(n) is not site):
+        return True
+    inside = None if downstream else _ancestors(anchor, ops.nodes + HOPS)
+    reached, edge = {stopped}, [stopped]
+    for hop in range(HOPS + 1):
+        if any(target_of(n) in telling for n in edge if site_of(n) is not site):
+            return True
+        if hop < HOPS:
+            edge = [n for n in dict.fromkeys(_next_to(edge, inside)) if n not in reached]
+            reached.update(edge)
+    return False
+
+
+def _next_to(edge: list[Any], inside: set[Any] | None) -> Iterator[Any]:
+    for node in edge:
+        if inside is None:
+            yield from node.users
+        else:
+            yield from node.all_input_nodes
+            yield from (user for user in node.users if user in inside)
+
+
+def _ancestors(anchor: Any, depth: int) -> set[Any]:
+    found, edge = {anchor}, [anchor]
+    for _ in range(depth):
+        edge = [n for node in edge for n in node.all_input_nodes if n not in found]
+        found.update(edge)
+    return found

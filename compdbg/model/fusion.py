@@ -1,0 +1,126 @@
+"""Fusion: a row a pass × pattern × graph with its outcome in words, and each pass as a whole."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cached_property
+
+from msgspec import Struct
+
+from compdbg.events import PatternForm, PatternPass, PatternProblem, Piece
+from compdbg.model.fusion_idle import Idle, build_idle
+from compdbg.model.fusion_rows import ORDER, Applied, FusionRow, idle_row, rows_of
+from compdbg.model.fusion_sites import Site, build_sites
+from compdbg.store.reader import Log
+
+
+class PassFusion(Struct, frozen=True, kw_only=True):
+    """One pass over all its graphs. `matched` counts one rank, shared twins of a piece each once more."""
+
+    name: str
+    aliases: list[str]
+    outcome: str
+    matched: int
+    matched_by_rank: dict[str, int]
+    rows: list[FusionRow]
+    custom: bool
+
+
+class Fusion:
+    """What became of every fusion of a run: iterate over rows, or take a pass by any of its names."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self.sites: list[Site] = build_sites(log)
+        self.problems: list[tuple[str, PatternProblem]] = [(h.id, e) for h, e in log.of(PatternProblem)]
+        self.forms: list[tuple[str, PatternForm]] = [(h.id, e) for h, e in log.of(PatternForm)]
+        self.applied: dict[tuple[str, str], Applied] = _applied(log)
+        self.idle: list[Idle] = build_idle(log, {k: a.name for k, a in self.applied.items()})
+
+    @cached_property
+    def rows(self) -> list[FusionRow]:
+        found: list[FusionRow] = []
+        for key, applied in self.applied.items():
+            mine = [s for s in self.sites if (s.process, s.pass_id) == key]
+            found += rows_of(applied, mine)
+        found += [idle_row(idle) for idle in self.idle]
+        return sorted(found, key=lambda r: (not r.custom, r.pass_))
+
+    def __iter__(self) -> Iterator[FusionRow]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, name: str) -> PassFusion:
+        """A pass by its class, its `pass_name` or another alias.
+
+        Raises:
+            KeyError: no such pass was seen.
+        """
+        for found in self.passes:
+            if name == found.name or name in found.aliases:
+                return found
+        raise KeyError(name)
+
+    def __contains__(self, name: object) -> bool:
+        return any(name == p.name or name in p.aliases for p in self.passes)
+
+    @cached_property
+    def passes(self) -> list[PassFusion]:
+        """Every pass as a whole, custom ones first."""
+        grouped: dict[str, list[FusionRow]] = defaultdict(list)
+        for row in self.rows:
+            grouped[row.pass_].append(row)
+        return [_pass(name, rows, self._twins) for name, rows in grouped.items()]
+
+    @cached_property
+    def _twins(self) -> dict[str, int]:
+        """How many further pieces run what was compiled for a piece."""
+        twins: dict[str, int] = defaultdict(int)
+        for _, piece in self._log.of(Piece):
+            if piece.shared_with:
+                twins[f"{piece.graph} {piece.shared_with}"] += 1
+        return twins
+
+
+def _applied(log: Log) -> dict[tuple[str, str], Applied]:
+    found: dict[tuple[str, str], Applied] = {}
+    for header, event in log.of(PatternPass):
+        key = (header.process, event.pass_id)
+        applied = found.get(key)
+        if applied is None:
+            applied = found[key] = Applied(
+                name=event.pass_name,
+                aliases=list(event.aliases),
+                custom=event.custom,
+                process=header.process,
+                rank=header.rank,
+                pass_id=event.pass_id,
+            )
+        applied.patterns = event.patterns or applied.patterns
+        applied.custom = applied.custom or event.custom
+        applied.runs.append((header.id, event))
+    return found
+
+
+def _pass(name: str, rows: list[FusionRow], twins: dict[str, int]) -> PassFusion:
+    by_rank: dict[str, int] = defaultdict(int)
+    for row in rows:
+        times = next((1 + n for piece, n in twins.items() if f"{row.graph} ".startswith(f"{piece} ")), 1)
+        by_rank["" if row.rank is None else str(row.rank)] += row.matched * times
+    return PassFusion(
+        name=name,
+        aliases=list(dict.fromkeys(alias for row in rows for alias in row.pass_aliases)),
+        outcome=whole_outcome([row.outcome for row in rows]),
+        matched=by_rank[min(by_rank)],
+        matched_by_rank=dict(by_rank),
+        rows=rows,
+        custom=rows[0].custom,
+    )
+
+
+def whole_outcome(outcomes: list[str]) -> str:
+    """Of a pass over its patterns and graphs: missed where a site was left, else the best there is."""
+    return min(outcomes, key=ORDER.index)

@@ -1,0 +1,143 @@
+"""Sites: the anchors at which patterns were tried, and whether a pattern took them in the end."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+
+import msgspec
+from msgspec import Struct
+
+from compdbg.events import MatchAttempt, NearMiss, Piece, Where
+from compdbg.store.reader import Log
+
+_STAGES = {"first": 0, "second": 1, "check": 2, "discard": 3}
+
+
+class Attempt(Struct, frozen=True):
+    """One attempt with its event id, its near miss as read with the whole run in view."""
+
+    id: str
+    event: MatchAttempt
+    miss: NearMiss | None
+    near: bool
+
+    @property
+    def progress(self) -> tuple[int, int, int]:
+        """How far matching came: the stage, the nodes matched, and how few were lacking."""
+        miss = self.miss
+        if miss is None:
+            return (-1, 0, 0)
+        return (_STAGES.get(miss.stage, 0), miss.matched_nodes, miss.matched_nodes - miss.pattern_nodes)
+
+
+class Site(Struct, frozen=True):
+    """An anchor of one graph, with what became of it under one pass.
+
+    `state`: `taken` (a pattern of the pass fired here), `superseded` (another pass took it),
+    `missed` (near, and nobody took it), `unlike` (nothing of a pattern is near).
+    """
+
+    process: str
+    pass_id: str
+    graph: str
+    graph_id: int
+    anchor: str
+    state: str
+    attempts: tuple[Attempt, ...]
+
+    @property
+    def nearest(self) -> Attempt:
+        """Of the attempts that are near, or else of all, the one that came furthest; the first of equals."""
+        near = [a for a in self.attempts if a.near] or list(self.attempts)
+        return max(near, key=lambda a: a.progress)
+
+    @property
+    def where(self) -> Where | None:
+        """The user's line at which matching stopped, or else of the anchor."""
+        miss = self.nearest.miss
+        return (miss.where if miss else None) or self.nearest.event.where
+
+
+def build_sites(log: Log) -> list[Site]:
+    """All sites of a run. Of several tries of a pattern at a site, the last one counts."""
+    edges = _Edges(log)
+    last: dict[tuple[str, str, int, str], dict[str, Attempt]] = defaultdict(dict)
+    taken: dict[tuple[str, int], set[str]] = defaultdict(set)
+    for header, event in log.of(MatchAttempt):
+        if event.outcome == "matched":
+            taken[header.process, event.graph_id].update((*event.consumed, event.anchor))
+        elif event.miss is None:
+            continue
+        key = (header.process, event.pass_id, event.graph_id, event.anchor)
+        known = last[key].get(event.pattern)
+        if known is None or known.event.outcome != "matched":
+            miss = edges.read(event)
+            near = event.near or (miss is not None and miss.reason == "crosses-split")
+            last[key][event.pattern] = Attempt(header.id, event, miss, near)
+    return [_site(key, tuple(tries.values()), taken) for key, tries in last.items()]
+
+
+def _site(
+    key: tuple[str, str, int, str], attempts: tuple[Attempt, ...], taken: dict[tuple[str, int], set[str]]
+) -> Site:
+    process, pass_id, graph_id, anchor = key
+    if any(a.event.outcome == "matched" for a in attempts):
+        state = "taken"
+    elif anchor in taken[process, graph_id]:
+        state = "superseded"
+    else:
+        state = "missed" if any(a.near for a in attempts) else "unlike"
+    return Site(process, pass_id, attempts[0].event.graph, graph_id, anchor, state, attempts)
+
+
+class _Edges:
+    """Tells an op that lies beyond a split from one that is nowhere: pieces know what the others hold."""
+
+    def __init__(self, log: Log) -> None:
+        self.pieces = [event for _, event in log.of(Piece)]
+        self.log = log
+
+    def read(self, event: MatchAttempt) -> NearMiss | None:
+        miss = event.miss
+        if miss is None or not miss.boundary or miss.reason != "target-mismatch":
+            return miss
+        mine = self._piece_of(event.graph)
+        name = op_word(miss.wanted)
+        if mine is None or name is None:
+            return miss
+        others = (p for p in self.pieces if p.graph == mine.graph and p.piece != mine.piece)
+        holder = next((p for p in others if self._holds(p, name)), None)
+        if holder is None:
+            return miss
+        detail = f"{miss.wanted} is in piece {holder.piece}: the graph was split between the two"
+        return msgspec.structs.replace(miss, reason="crosses-split", detail=detail)
+
+    def _piece_of(self, graph: str) -> Piece | None:
+        for piece in self.pieces:
+            full = f"{piece.graph} {piece.piece}"
+            if graph in (piece.piece, full) or graph.startswith(f"{full} "):
+                return piece
+        return None
+
+    def _holds(self, piece: Piece, name: str) -> bool:
+        text = f"{piece.split_op or ''} {self.log.text(piece.text) or ''}"
+        return re.search(rf"\b{re.escape(name)}\b", text) is not None
+
+
+def op_word(wanted: str) -> str | None:
+    """`rms` of `cases.rms.default`, `rms_norm` of `auto_functionalized(_C.rms_norm.default)`."""
+    found = re.search(r"([\w.]+)\)?(?: among| with|$)", wanted)
+    parts = found[1].split(".") if found else []
+    return (parts[-2] if len(parts) > 2 else parts[-1]) if parts else None
+
+
+def grouped_by_reason(sites: Iterable[Site]) -> dict[str, list[Site]]:
+    """Missed sites by the reason of their nearest attempt."""
+    groups: dict[str, list[Site]] = defaultdict(list)
+    for site in sites:
+        miss = site.nearest.miss
+        if site.state == "missed" and miss is not None:
+            groups[miss.reason].append(site)
+    return groups

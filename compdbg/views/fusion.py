@@ -1,0 +1,59 @@
+"""Fusions: each pattern of each pass on each graph, with its outcome in words and its near miss."""
+
+from __future__ import annotations
+
+from compdbg.model.fusion import Fusion, PassFusion
+from compdbg.model.fusion_rows import FusionRow
+from compdbg.views.base import Column, Source, View
+from compdbg.views.places import counted, place
+
+
+def fusion(source: Source) -> View:
+    found = source.run.fusion
+    return View(
+        name="fusion",
+        title="Fusion",
+        items=found.rows,
+        columns=(
+            Column("pass", lambda r: r.pass_),
+            Column("pattern", lambda r: r.pattern or ""),
+            Column("graph", lambda r: r.graph or ""),
+            Column("outcome", lambda r: r.outcome),
+            Column("matched", lambda r: str(r.matched), align="right"),
+            Column("sites left", lambda r: str(r.sites_left), align="right"),
+            Column("where", _where),
+            Column("why", lambda r: r.why, wide=True),
+        ),
+        lines=[*(_sentence(p) for p in found.passes if p.custom), *_torchs_own(found)],
+        empty="no pass of custom patterns was applied, and none is configured",
+    )
+
+
+def _where(row: FusionRow) -> str:
+    return place(row.near_miss.where) if row.near_miss else ""
+
+
+def _sentence(whole: PassFusion) -> str:
+    also = f" ({', '.join(whole.aliases)})" if whole.aliases else ""
+    left = sum(row.sites_left for row in whole.rows)
+    words = {
+        "fired": f"fired at {counted(whole.matched, 'site')}",
+        "missed": f"fired at {counted(whole.matched, 'site')} and missed others",
+        "no-candidate": "ran and found nothing to fuse",
+        "superseded": "was tried only where another pattern fired",
+        "cached": "did not run, because its compiles were served from a cache",
+        "not-run": "is configured and did not run",
+        "unobservable": "could not be observed",
+    }
+    if whole.outcome == "missed" and not whole.matched:
+        words["missed"] = f"missed {counted(left, 'site')}" if left else "missed"
+    return f"{whole.name}{also} {words[whole.outcome]}."
+
+
+def _torchs_own(found: Fusion) -> list[str]:
+    own = [row for row in found.rows if not row.custom and row.pattern is None]
+    if not own:
+        return []
+    tried, matched = sum(r.attempted for r in own), sum(r.matched for r in own)
+    passes = len({r.pass_ for r in own})
+    return [f"torch's own: {counted(passes, 'pass', 'passes')}, {tried} attempts, {matched} matches."]
