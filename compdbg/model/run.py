@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from compdbg.model.frames import Frames, build_frames
+from compdbg.model.fusion import Fusion
 from compdbg.model.health import Health, build_health
 from compdbg.model.pipeline import (
     ServedSize,
@@ -15,7 +17,10 @@ from compdbg.model.pipeline import (
     build_settings,
     build_sizes,
 )
+from compdbg.model.recompiles import History, build_histories
 from compdbg.model.summary import Summary, summarise
+from compdbg.model.symbols import Dimension, build_dimensions
+from compdbg.model.uncompiled import Uncompiled, build_uncompiled
 from compdbg.store.locate import find_run
 from compdbg.store.reader import Log, read_log
 
@@ -45,6 +50,26 @@ class Run:
     @cached_property
     def settings(self) -> list[Setting]:
         return build_settings(self.log)
+
+    @cached_property
+    def frames(self) -> Frames:
+        return build_frames(self.log)
+
+    @cached_property
+    def histories(self) -> list[History]:
+        return build_histories(self.frames)
+
+    @cached_property
+    def uncompiled(self) -> list[Uncompiled]:
+        return build_uncompiled(self.log, self.frames)
+
+    @cached_property
+    def dimensions(self) -> list[Dimension]:
+        return build_dimensions(self.log)
+
+    @cached_property
+    def fusion(self) -> Fusion:
+        return Fusion(self.log)
 
 
 def load(path: str | Path | None = None) -> Run:

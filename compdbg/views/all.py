@@ -6,6 +6,8 @@ from compdbg.views.base import ViewMaker
 from compdbg.views.config import config
 from compdbg.views.events import events
 from compdbg.views.findings import findings
+from compdbg.views.frames import frames
+from compdbg.views.fusion import fusion
 from compdbg.views.health import health
 from compdbg.views.sizes import sizes
 from compdbg.views.splits import splits
@@ -15,6 +17,8 @@ from compdbg.views.unmeasured import memory, numerics
 VIEWS: dict[str, ViewMaker] = {
     "summary": summary,
     "findings": findings,
+    "frames": frames,
+    "fusion": fusion,
     "splits": splits,
     "sizes": sizes,
     "config": config,

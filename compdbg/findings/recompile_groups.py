@@ -1,0 +1,94 @@
+"""The recompiles of one cause in words: what varies, with which values, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from compdbg.findings.words import counted, sentence, trend
+from compdbg.model.recompiles import Group
+
+_CAUSES = {
+    "attribute": "int-attribute",
+    "none-or-value": "none-or-tensor",
+    "shape": "shape-axis",
+}
+"""How a cause is called in `data` where the model's word is shorter."""
+
+_WHAT = {
+    "shape": "size {axis} of {subject}",
+    "stride": "stride {axis} of {subject}",
+    "zero-one": "{subject} being 0 or 1",
+    "branch": "a branch on size {axis} of {subject}",
+    "value": "the argument {subject}",
+    "constant": "the argument {subject}",
+    "attribute": "the attribute {subject}",
+    "global": "the global {subject}",
+    "instance": "the instance (self)",
+    "identity": "the object {subject}",
+    "type": "the type of {subject}",
+    "none-or-value": "{subject} being None or not",
+    "container": "the length of {subject}",
+    "grad-mode": "the grad mode",
+    "global-state": "global state ({subject})",
+    "backend": "the backend",
+    "aliasing": "which inputs are one tensor",
+    "other": "the guard {subject}",
+}
+
+_ADVICE = {
+    "shape": "Mark the axis with torch._dynamo.mark_dynamic({subject}, {axis}), or compile with "
+    "dynamic=True; where the code itself fixes the size (a loop over it, a comparison with it, a tensor of "
+    "that size), change that.",
+    "stride": "Pass tensors of one layout: .contiguous() before the call, or slice inside the function.",
+    "branch": "Take the branch on the size outside the compiled function, or pad to a few sizes.",
+    "value": "Pass the number as a tensor, or compile with dynamic=True.",
+    "constant": "Pass fewer distinct values, or take the choice outside the compiled function.",
+    "attribute": "Keep the changing number in a tensor (a buffer), pass it as an argument, or set "
+    "torch._dynamo.config.allow_unspec_int_on_nn_module = True.",
+    "global": "Pass the changing value as an argument, or keep it in a tensor.",
+    "instance": "Compile one function that takes what differs as arguments, or each instance on its own.",
+    "identity": "Create the object once and pass the same one on every call: a new function, closure or "
+    "object has a new identity each time.",
+    "container": "Keep the container's length fixed: preallocate, or pass one stacked tensor.",
+    "grad-mode": "Call under one grad mode, or compile one function for each.",
+    "backend": "Make the backend once and pass the same object to every torch.compile.",
+    "none-or-value": "Pass a tensor on every call (a zero or a mask for the absent one).",
+}
+_OTHERWISE = "Keep {what} the same from call to call, or compile one function for each variant."
+
+
+def axis_of(group: Group) -> str:
+    """What varies: `size 1 of k`, `the attribute self.seen`."""
+    pattern = _WHAT.get(group.cause, f"{group.cause} of {{subject}}")
+    axis = "" if group.axis is None else group.axis
+    return " ".join(pattern.format(subject=group.subject, axis=axis).split())
+
+
+def said(group: Group) -> str:
+    """The group as a sentence, with the values seen and one guard that failed."""
+    values = f", values seen: {trend(group.values)}" if len(group.values) > 1 else ""
+    text = (
+        f"{axis_of(group)} changed {counted(group.recompiles, 'time')}{values}; failed guard: {group.guard}"
+    )
+    return sentence(text[0].upper() + text[1:])
+
+
+def advice(group: Group) -> str:
+    pattern = _ADVICE.get(group.cause, _OTHERWISE)
+    axis = 0 if group.axis is None else group.axis
+    return pattern.format(subject=group.subject, axis=axis, what=axis_of(group))
+
+
+def rows(groups: Iterable[Group]) -> list[dict[str, object]]:
+    """The groups as data."""
+    return [
+        {
+            "cause": _CAUSES.get(group.cause, group.cause),
+            "subject": group.subject,
+            "axis": group.axis,
+            "recompiles": group.recompiles,
+            "values": group.values,
+            "guard": group.guard,
+        }
+        for group in groups
+    ]

@@ -1,0 +1,136 @@
+"""Why frames were compiled again: torch's reasons read into causes, and more than is normal told apart."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from compdbg.model.causes import Cause, guard_of, read_reason
+from compdbg.model.frames import Compile, Frames, Reason
+
+DYNAMIC = ("shape", "stride", "value", "branch", "zero-one")
+"""Causes that torch answers by making something dynamic: one recompile each is how it works."""
+_ALLOWED = {
+    "shape": 1,
+    "stride": 1,
+    "value": 1,
+    "branch": 2,
+    "attribute": 1,
+    "global": 1,
+    "identity": 1,
+    "instance": 1,
+    "container": 1,
+    "grad-mode": 1,
+    "backend": 1,
+}
+"""Recompiles of one subject that an expert expects; of what takes few values (dtypes, types,
+None or a tensor, flags), one for each of three values."""
+_OTHERS_ALLOWED = 2
+
+
+class Group(Struct, frozen=True, kw_only=True):
+    """The recompiles of one cause: how many, with which values, more than is normal or not."""
+
+    cause: str
+    subject: str
+    axis: int | None
+    recompiles: int
+    expected: int
+    values: list[str]
+    guard: str
+    events: list[str]
+
+    @property
+    def excess(self) -> bool:
+        return self.recompiles > self.expected
+
+
+class History(Struct, frozen=True, kw_only=True):
+    """The compiles of one function under one request in one process."""
+
+    function: str
+    compiles: list[Compile]
+    groups: list[Group]
+    """Most recompiles first."""
+
+    @property
+    def limit(self) -> Compile | None:
+        return next((c for c in self.compiles if c.limit is not None), None)
+
+    @property
+    def seconds(self) -> float:
+        """What the recompiles cost."""
+        return sum((c.duration_ms or 0.0) for c in self.compiles if c.reasons) / 1e3
+
+
+def build_histories(frames: Frames) -> list[History]:
+    """Group recompiles by function, request and cause; resume functions count to their function."""
+    found: dict[tuple[str, str, int, str], list[Compile]] = defaultdict(list)
+    for compiled in frames.compiles:
+        if compiled.compile_id:
+            key = (compiled.process, compiled.request, compiled.life, compiled.function)
+            found[key].append(compiled)
+    return [
+        History(function=key[3], compiles=compiles, groups=_groups(compiles))
+        for key, compiles in found.items()
+    ]
+
+
+def _groups(compiles: list[Compile]) -> list[Group]:
+    causes: dict[tuple[str, str, str, int | None], list[tuple[Cause, Compile, Reason]]] = defaultdict(list)
+    first_of: set[str] = set()
+    for compiled in compiles:
+        again = compiled.frame in first_of
+        first_of.add(compiled.frame)
+        if compiled.reasons and (again or compiled.limit is not None):
+            cause, reason = main_cause(compiled.reasons)
+            causes[compiled.frame, *cause.group].append((cause, compiled, reason))
+    groups = [_group(found) for found in causes.values()]
+    return sorted(groups, key=lambda g: (-g.recompiles, g.cause, g.subject))
+
+
+def _group(found: list[tuple[Cause, Compile, Reason]]) -> Group:
+    first = found[0][0]
+    special = {value for cause, _, _ in found if cause.kind in ("shape", "value") for value in cause.special}
+    values: dict[str, None] = {}
+    for cause, compiled, _ in found:
+        for other in reversed(compiled.reasons):
+            same = read_reason(other.text)
+            if same.group == cause.group and same.wanted is not None:
+                values[same.wanted] = None
+        if cause.seen is not None:
+            values[cause.seen] = None
+    return Group(
+        cause=first.kind,
+        subject=first.subject,
+        axis=first.axis,
+        recompiles=len(found),
+        expected=_ALLOWED.get(first.kind, _OTHERS_ALLOWED) + len(special),
+        values=list(values),
+        guard=guard_of(found[-1][2].text),
+        events=[event for _, compiled, reason in found for event in (reason.event, compiled.start)],
+    )
+
+
+def main_cause(reasons: Sequence[Reason]) -> tuple[Cause, Reason]:
+    """The cause of a recompile: of the entry that came nearest, the newest of several.
+
+    An entry that fails in a size, where guards of other kinds come before, fits in all else; the
+    newest of those is the one that torch had made most general.
+    """
+    read = [(read_reason(reason.text), reason) for reason in reasons]
+    return min(read, key=lambda pair: (_distance(pair[0]), -_number(pair[1])))
+
+
+def _distance(cause: Cause) -> int:
+    order = ("attribute", "container", "global")
+    if cause.kind in DYNAMIC:
+        return 0
+    return 1 + order.index(cause.kind) if cause.kind in order else 1 + len(order)
+
+
+def _number(reason: Reason) -> int:
+    number = reason.failed.rpartition("/")[2]
+    return int(number) if number.isdecimal() else -1

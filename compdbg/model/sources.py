@@ -1,0 +1,24 @@
+"""torch's names of where a value comes from, as the user would write them."""
+
+from __future__ import annotations
+
+import re
+
+_LOCAL = re.compile(r"\b[LG]\[['\"](?P<name>\w+)['\"]\]")
+_SLOT = re.compile(r"\._(?:modules|parameters|buffers)\[['\"](?P<name>[^'\"]+)['\"]\]")
+_INDEX = re.compile(r"\.(?P<index>\d+)(?=\.|\[|$)")
+_SIZE = re.compile(r"^(?P<tensor>.+)\.size\(\)\[(?P<dim>\d+)\]$")
+
+
+def shown(source: str) -> str:
+    """`self.norm.weight` for `L['self']._modules['norm']._parameters['weight']`."""
+    plain = _LOCAL.sub(lambda found: found["name"], source.strip())
+    plain = _SLOT.sub(lambda found: "." + found["name"], plain)
+    plain = _INDEX.sub(lambda found: f"[{found['index']}]", plain)
+    return plain.replace(".__defaults__", " default ").replace("._base", "")
+
+
+def dimension(source: str) -> tuple[str, int | None]:
+    """Tensor and dimension of `L['x'].size()[0]`; a plain value has none."""
+    found = _SIZE.match(source)
+    return (shown(found["tensor"]), int(found["dim"])) if found else (shown(source), None)
