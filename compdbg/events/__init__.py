@@ -10,6 +10,7 @@ from compdbg.events.caches import (
     CudagraphSkip,
     TraceArtifact,
 )
+from compdbg.events.captures import AddressChanged, PaddingLeak, StaleInput
 from compdbg.events.frames import (
     CompileError,
     CompileRequest,
@@ -69,15 +70,15 @@ from compdbg.events.process import (
 from compdbg.events.symbols import SizeBranch, Symbol, SymbolFixed
 
 __all__ = [
-    "SCHEMA", "Boundary", "CacheLookup", "CacheProblem", "Capture", "ChildEnd", "CloneKept",
+    "SCHEMA", "AddressChanged", "Boundary", "CacheLookup", "CacheProblem", "Capture", "ChildEnd", "CloneKept",
     "CloneRemoved", "CompileError", "CompileRequest", "ConfigValue", "CudagraphRecord",
     "CudagraphSkip", "Decorated", "Dispatch", "EffectRemoved", "Event", "EventsLost", "FrameCalls",
     "FrameEnd", "FrameStart", "FusionCalled", "FusionCompile", "FusionEnabled", "GeneratedCode",
     "Graph", "GraphBreak", "Guard", "GuardAudit", "GuardViolation", "Guards", "Header",
-    "HookError", "HookState", "MatchAttempt", "NearMiss", "NotCompiled", "Outcome", "PassRun", "Pattern",
+    "HookError", "HookState", "MatchAttempt", "NearMiss", "NotCompiled", "Outcome", "PaddingLeak", "PassRun", "Pattern",
     "PatternForm", "PatternPass", "PatternPassMade", "PatternProblem", "PatternRegistered",
     "Piece", "PieceCompiled", "ProcessEnd", "ProcessStart", "Reason", "RecompileLimit",
-    "RecompileReason", "SizeBranch", "Span", "SpanBegin", "Stance", "Symbol", "SymbolFixed",
+    "RecompileReason", "SizeBranch", "Span", "SpanBegin", "StaleInput", "Stance", "Symbol", "SymbolFixed",
     "TorchLoaded", "TraceArtifact", "UnknownEvent", "Where", "event_types",
 ]  # fmt: skip
 

@@ -71,7 +71,8 @@ class PieceCompiled(Event, frozen=True):
 class Dispatch(Event, frozen=True):
     """How calls of one size were served so far; the last one counts.
 
-    `eager_calls` ran without a CUDA graph: the compiled code itself, as `compiled_as` says.
+    `eager_calls` ran without a CUDA graph: the compiled code itself, as `compiled_as` says;
+    `warm_ups` of them because a size runs once before it is captured.
     """
 
     graph: str
@@ -81,6 +82,7 @@ class Dispatch(Event, frozen=True):
     replays: int = 0
     captures: int = 0
     eager_calls: int = 0
+    warm_ups: int = 0
 
 
 class Capture(Event, frozen=True):

@@ -1,0 +1,135 @@
+"""What a CUDA graph can't hold, and how it is seen: by watching on the CPU, by CUDA's error on the GPU."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sys
+import threading
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from msgspec import Struct
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from compdbg.events import Where
+
+aten = torch.ops.aten
+
+_SYNCHRONISING: dict[Any, str] = {
+    aten._local_scalar_dense.default: "reads a value back to the host (.item(), int(), float(), bool())",
+    aten.is_nonzero.default: "reads a value back to the host (a branch on a tensor)",
+    aten.equal.default: "reads the comparison back to the host",
+    aten.nonzero.default: "has a result whose size depends on the data",
+    aten.masked_select.default: "has a result whose size depends on the data",
+    aten.unique_consecutive.default: "has a result whose size depends on the data",
+    aten._unique2.default: "has a result whose size depends on the data",
+    aten.unique_dim.default: "has a result whose size depends on the data",
+    aten.bincount.default: "has a result whose size depends on the data",
+}
+_TEXTS: tuple[tuple[str, str], ...] = (
+    (r"compil", "compile-inside"),
+    (r"nccl|collective|process ?group", "collective"),
+    (r"out of memory|alloc", "alloc"),
+    (r"thread", "other-thread"),
+    (r"legacy stream|synchroni[sz]|\.item\(|cudaErrorStreamCaptureImplicit", "sync"),
+)
+_OURS = (str(Path(torch.__file__).parent), str(Path(__file__).parent))
+
+
+class Fault(Struct, frozen=True, kw_only=True):
+    """The first thing that a capture can't hold. `kind` is `data.kind` of the finding."""
+
+    kind: str
+    message: str
+    op: str = ""
+    stack: tuple[Where, ...] = ()
+    """The program's own frames, outermost first."""
+    thread: str = ""
+
+    @property
+    def where(self) -> Where | None:
+        return self.stack[-1] if self.stack else None
+
+
+@contextlib.contextmanager
+def watching(operations: bool = True) -> Iterator[list[Fault]]:
+    """Collects what the block does that a CUDA graph can't hold; nothing is stopped by it."""
+    faults: list[Fault] = []
+    watch: Any = _Watch(faults) if operations else contextlib.nullcontext()
+    with _no_compiles(faults), watch:
+        yield faults
+
+
+class _Watch(TorchDispatchMode):  # type: ignore[misc]
+    """Sees the operators of a recorded call on the CPU, where nothing would fail by itself."""
+
+    def __init__(self, faults: list[Fault]) -> None:
+        super().__init__()
+        self._faults = faults
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        why = _SYNCHRONISING.get(func)
+        if why is None and func in (aten.index.Tensor, aten.index_put_.default, aten.index_put.default):
+            why = _indexes_by_mask(args[1])
+        if why is not None:
+            self._faults.append(_fault("sync", f"{func} {why}", op=str(func)))
+        return func(*args, **(kwargs or {}))
+
+
+def _indexes_by_mask(indices: Any) -> str | None:
+    masks = (torch.bool, torch.uint8)
+    by_mask = any(isinstance(i, torch.Tensor) and i.dtype in masks for i in indices)
+    return "indexes by a mask: how many rows that are depends on the data" if by_mask else None
+
+
+@contextlib.contextmanager
+def _no_compiles(faults: list[Fault]) -> Iterator[None]:
+    """A compile that starts on this thread is a fault: it allocates, loads and synchronises."""
+    handler = getattr(sys.modules.get("torch._dynamo.callback"), "callback_handler", None)
+    if handler is None:
+        yield
+        return
+    mine = threading.get_ident()
+
+    def compiling(*about: Any) -> None:
+        if threading.get_ident() == mine:
+            faults.append(_fault("compile-inside", "torch.compile compiles a function during the capture"))
+
+    handler.register_start_callback(compiling)
+    try:
+        yield
+    finally:
+        handler.remove_start_callback(compiling)
+
+
+def fault_of(error: BaseException) -> Fault:
+    """The fault behind an exception that ended a capture, by the text of CUDA's error."""
+    text = f"{type(error).__name__}: {error}"
+    kind = next((kind for pattern, kind in _TEXTS if re.search(pattern, text, re.IGNORECASE)), "op")
+    frames = traceback.extract_tb(error.__traceback__)
+    return Fault(
+        kind=kind,
+        message=text.partition("\n")[0][:500],
+        op=_innermost_call(frames),
+        stack=_program(frames),
+        thread=threading.current_thread().name,
+    )
+
+
+def _fault(kind: str, message: str, op: str = "") -> Fault:
+    stack = _program(traceback.extract_stack())
+    return Fault(kind=kind, message=message, op=op, stack=stack, thread=threading.current_thread().name)
+
+
+def _program(frames: traceback.StackSummary) -> tuple[Where, ...]:
+    """The frames of the program, without torch's, ours and generated code."""
+    mine = (f for f in frames if not f.filename.startswith(("<", *_OURS)))
+    return tuple(Where(f.filename, f.lineno or 0, f.name) for f in mine)[-20:]
+
+
+def _innermost_call(frames: traceback.StackSummary) -> str:
+    return (frames[-1].line or "").strip()[:120] if frames else ""

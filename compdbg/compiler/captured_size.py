@@ -1,0 +1,142 @@
+"""One captured size of one graph in one mode: warmed up, captured, then replayed.
+
+All pieces of a size are captured in one call or none is: the memory of what a captured piece gives
+is free for other captures as soon as that call is over.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from compdbg import probe
+from compdbg.compiler.addresses import Fixed
+from compdbg.compiler.arena import Arena
+from compdbg.compiler.config import CUDAGraphMode
+from compdbg.compiler.forward_context import BatchDescriptor, ForwardContext, pushed
+from compdbg.compiler.replay_plan import ReplayPlan, plan_replay
+from compdbg.compiler.static_metadata import Mismatch, StaticMetadata
+from compdbg.events import AddressChanged, StaleInput
+
+_keys = itertools.count()
+
+
+class CapturedSize:
+    """`run` until it is `captured`, then `replay`. `runnable` is called with inputs in place."""
+
+    def __init__(
+        self,
+        runnable: Callable[..., Sequence[Any]],
+        mode: CUDAGraphMode,
+        size: int,
+        uniform: bool,
+        *,
+        graph: str,
+        arena: Arena,
+    ) -> None:
+        self.runnable = runnable
+        self.size = size
+        self.graph = graph
+        self.runs = 0
+        self.captured = False
+        self.failed = False
+        self.context = ForwardContext(
+            batch=BatchDescriptor(size, uniform),
+            runtime_mode=mode,
+            key=next(_keys),
+            uniform_decode=uniform,
+        )
+        self._fixed: Fixed | None = None
+        self._metadata = StaticMetadata(size, arena) if mode is CUDAGraphMode.FULL else None
+        self._plan: ReplayPlan | None = None
+        self._refused = 0
+
+    def run(
+        self, flat: Sequence[Any], outer: ForwardContext | None, rows: int, *, capture: bool
+    ) -> Sequence[Any]:
+        """One call that is not a replay: as a warm-up, or captured."""
+        context = self.context
+        context.capturing, context.failure, context.true_size = capture, None, rows
+        metadata = None if outer is None else outer.attn_metadata
+        with self._with_metadata(metadata, capture), pushed(context):
+            outputs = self.runnable(*flat)
+        self.runs += 1
+        self.failed = context.failure is not None
+        self.captured = capture and not self.failed
+        return outputs
+
+    def hold(self, flat: Sequence[Any], fixed: Iterable[int], names: Sequence[str]) -> None:
+        """After the capture: the inputs `fixed` must be what and where they are now on every replay."""
+        self._fixed = Fixed(flat, fixed, names)
+        if self._metadata is None:
+            self._plan = plan_replay(self.runnable, self.context.key)
+
+    def replay(self, flat: list[Any], outer: ForwardContext | None, rows: int) -> Sequence[Any] | None:
+        """The outputs where the capture leaves them; None if it can't stand for this call."""
+        assert self._fixed is not None
+        if not self._fixed.hold(flat):
+            self._refuse(flat)
+            return None
+        context = self.context
+        context.true_size = rows
+        metadata = None if outer is None else outer.attn_metadata
+        if self._metadata is None:
+            context.attn_metadata = metadata
+        else:
+            mismatch = self._metadata.update(metadata)
+            if mismatch is not None:
+                self._refuse_metadata(mismatch)
+                return None
+        with pushed(context):
+            return self.runnable(*flat) if self._plan is None else self._plan.run(flat)
+
+    def _with_metadata(self, metadata: Any, capture: bool) -> AbstractContextManager[None]:
+        if self._metadata is None:
+            self.context.attn_metadata = metadata
+            return nullcontext()
+        return self._metadata.given(metadata, self.context, noting=capture)
+
+    def _refuse(self, flat: Sequence[Any]) -> None:
+        """Say which inputs are not what or where they were at capture."""
+        assert self._fixed is not None
+        if not self._worth_saying():
+            return
+        for name, was, now in self._fixed.moved(flat):
+            probe.emit(
+                AddressChanged(
+                    graph=self.graph,
+                    piece="",
+                    size=self.size,
+                    argument=name,
+                    captured=hex(was),
+                    seen=hex(now),
+                    calls=self._refused,
+                )
+            )
+        for name, value, other in self._fixed.changed(flat):
+            self._emit_stale(Mismatch(name, repr(value)[:200], repr(other)[:200]))
+
+    def _refuse_metadata(self, mismatch: Mismatch) -> None:
+        if self._worth_saying():
+            name = f"attn_metadata.{mismatch.name}" if mismatch.name else "attn_metadata"
+            self._emit_stale(mismatch._replace(name=name))
+
+    def _emit_stale(self, mismatch: Mismatch) -> None:
+        probe.emit(
+            StaleInput(
+                graph=self.graph,
+                piece="",
+                size=self.size,
+                name=mismatch.name,
+                captured=mismatch.captured,
+                seen=mismatch.seen,
+                calls=self._refused,
+            )
+        )
+
+    def _worth_saying(self) -> bool:
+        """Count a call that could not be replayed; the 1st, 10th, 100th ... are recorded."""
+        self._refused += 1
+        return str(self._refused).strip("0") == "1" and probe.active()

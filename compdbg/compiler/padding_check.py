@@ -1,0 +1,105 @@
+"""COMPDBG_CHECK_PADDING=1: whether rows that padding adds reach a result or live memory.
+
+Each padded replay is done twice from the same state: with added rows that show wherever they get
+to (NaN), then with zeros. What differs between the two in the true rows, or in tensors that the
+graph writes to, came from the added rows. The call then has its usual results and effects.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from compdbg import probe
+from compdbg.compiler.arena import copy_values
+from compdbg.compiler.dynamic_spec import DynamicSpec
+from compdbg.compiler.static_metadata import tensors_of
+from compdbg.events import PaddingLeak
+
+if TYPE_CHECKING:
+    from compdbg.compiler.captured_size import CapturedSize
+    from compdbg.compiler.forward_context import ForwardContext
+    from compdbg.compiler.placement import Route
+
+State = dict[str, torch.Tensor]
+
+
+def wanted() -> bool:
+    return os.environ.get("COMPDBG_CHECK_PADDING", "") not in ("", "0")
+
+
+def replay_checked(
+    route: Route, slot: CapturedSize, spec: DynamicSpec, inputs: Sequence[Any], outer: ForwardContext | None
+) -> Sequence[Any] | None:
+    """What `slot.replay` gives, after a replay with poisoned rows whose traces are recorded and undone."""
+    live = _live(route, spec, inputs, outer)
+    before = _copies(live)
+
+    def replay(poisoned: bool) -> tuple[Sequence[Any] | None, State]:
+        for name, tensor in live.items():
+            copy_values(tensor, before[name])
+        flat = route.place(inputs, poisoned=poisoned)
+        produced = None if flat is None else slot.replay(flat, outer, route.rows)
+        return produced, {} if produced is None else _copies(_state(route, produced, live))
+
+    produced, shown = replay(poisoned=True)
+    if produced is None:
+        return None
+    produced, plain = replay(poisoned=False)
+    leaks = [name for name in plain if not _same(plain[name], shown[name])]
+    if leaks:
+        produced, again = replay(poisoned=False)
+        for name in leaks:
+            if _same(plain[name], again[name]):
+                _emit(slot, route, name, plain[name], shown[name])
+    return produced
+
+
+def _live(
+    route: Route, spec: DynamicSpec, inputs: Sequence[Any], outer: ForwardContext | None
+) -> dict[str, torch.Tensor]:
+    """The caller's tensors that the call may write to: inputs that are passed on, and the metadata's."""
+    placed = {placement.at for placement in route.placements or ()}
+    names = spec.input_names
+    live = {
+        names[i] if i < len(names) else f"input {i}": inputs[i]
+        for i in sorted(spec.mutated - placed)
+        if isinstance(inputs[i], torch.Tensor)
+    }
+    if outer is not None:
+        live |= {f"attn_metadata.{name}": tensor for name, tensor in tensors_of(outer.attn_metadata)}
+    return live
+
+
+def _state(route: Route, produced: Sequence[Any], live: State) -> State:
+    outputs = enumerate(route.cut(produced))
+    state = {f"output {i}": value for i, value in outputs if isinstance(value, torch.Tensor)}
+    written = {f"input {p.at}": p.rows for p in route.placements or ()}
+    return state | written | live
+
+
+def _copies(state: State) -> State:
+    return {name: tensor.clone() for name, tensor in state.items()}
+
+
+def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return bool(torch.isclose(one, other, rtol=0, atol=0, equal_nan=True).all())
+
+
+def _emit(slot: CapturedSize, route: Route, name: str, plain: torch.Tensor, shown: torch.Tensor) -> None:
+    differs = ~torch.isclose(plain, shown, rtol=0, atol=0, equal_nan=True)
+    distance = (plain[differs].double() - shown[differs].double()).abs().max().item()
+    probe.emit(
+        PaddingLeak(
+            graph=slot.graph,
+            size=route.rows,
+            padded_to=slot.size,
+            what=name,
+            elements=int(differs.sum()),
+            max_abs=None if math.isnan(distance) else distance,
+        )
+    )

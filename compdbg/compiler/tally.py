@@ -1,0 +1,99 @@
+"""How calls of each size were served: counted while something records, told at 1, 10, 100 ... calls."""
+
+from __future__ import annotations
+
+import weakref
+
+from compdbg import probe
+from compdbg.events import Dispatch
+
+
+class Served:
+    """The counts of one size."""
+
+    __slots__ = (
+        "captures",
+        "compiled_as",
+        "eager_calls",
+        "graph",
+        "next_word",
+        "padded_to",
+        "replays",
+        "size",
+        "warm_ups",
+    )
+
+    def __init__(self, graph: str, size: int, compiled_as: str | None) -> None:
+        self.graph = graph
+        self.size = size
+        self.compiled_as = compiled_as
+        self.padded_to: int | None = None
+        self.replays = 0
+        self.captures = 0
+        self.eager_calls = 0
+        self.warm_ups = 0
+        self.next_word = 1
+
+    def replay(self) -> None:
+        if probe.active():
+            self.replays += 1
+            self._count()
+
+    def eager_call(self, *, warm_up: bool = False) -> None:
+        if probe.active():
+            self.eager_calls += 1
+            self.warm_ups += warm_up
+            self._count()
+
+    def _count(self) -> None:
+        if self.replays + self.eager_calls >= self.next_word:
+            self.next_word *= 10
+            self.tell()
+
+    def tell(self) -> None:
+        probe.emit(
+            Dispatch(
+                graph=self.graph,
+                size=self.size,
+                compiled_as=self.compiled_as,
+                padded_to=self.padded_to,
+                replays=self.replays,
+                captures=self.captures,
+                eager_calls=self.eager_calls,
+                warm_ups=self.warm_ups,
+            )
+        )
+
+
+class Tally:
+    """The counts of one graph, by size."""
+
+    def __init__(self, graph: str) -> None:
+        self.graph = graph
+        self.sizes: dict[int, Served] = {}
+        _open.add(self)
+
+    def of(self, size: int, compiled_as: str | None = None) -> Served:
+        served = self.sizes.get(size)
+        if served is None:
+            served = self.sizes[size] = Served(self.graph, size, compiled_as)
+        return served
+
+    def close(self) -> None:
+        """Write the last word of this recording, and begin the next one at zero."""
+        for served in self.sizes.values():
+            if served.replays or served.captures or served.eager_calls:
+                served.tell()
+            served.replays = served.captures = served.eager_calls = served.warm_ups = 0
+            served.next_word = 1
+
+
+_open: weakref.WeakSet[Tally] = weakref.WeakSet()
+
+
+def _close_all() -> None:
+    for tally in list(_open):
+        tally.close()
+
+
+probe.at_end(_close_all)

@@ -1,0 +1,46 @@
+"""What a captured call was given that the capture did not expect, and what padding did."""
+
+from __future__ import annotations
+
+from compdbg.events.base import Event
+
+
+class AddressChanged(Event, frozen=True):
+    """A replay was given a tensor elsewhere than at capture: it ran without the capture instead.
+
+    `piece` is empty where the whole graph was called; `calls` counts such calls so far.
+    """
+
+    graph: str
+    piece: str
+    size: int
+    argument: str
+    captured: str
+    seen: str
+    static: bool = False
+    """The argument is a parameter or a buffer of the model."""
+    calls: int = 1
+
+
+class StaleInput(Event, frozen=True):
+    """The capture has read a plain value that is another one now: it ran without the capture."""
+
+    graph: str
+    piece: str
+    size: int
+    name: str
+    captured: str
+    seen: str
+    calls: int = 1
+
+
+class PaddingLeak(Event, frozen=True):
+    """Rows that padding added changed a result or live memory: they were filled twice, differently."""
+
+    graph: str
+    size: int
+    padded_to: int
+    what: str
+    """`output 0`, or the name of the input that was written to."""
+    elements: int
+    max_abs: float | None = None
