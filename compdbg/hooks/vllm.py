@@ -25,6 +25,7 @@ def _part(module: str, ours: str, install: str = "install") -> Part:
 HOOK = Hook(
     "vllm",
     parts=(
+        _part("vllm.platforms.interface", "vllm_environ"),
         _part("vllm.config.compilation", "vllm_config", "install_fields"),
         _part("vllm.config.vllm", "vllm_config", "install_resolution"),
         _part("vllm.compilation.decorators", "vllm_decorator"),

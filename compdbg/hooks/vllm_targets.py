@@ -43,8 +43,10 @@ CONFIG_CLASSES = (
     Target("vllm.config.compilation:DynamicShapesConfig", (), SEEN),
 )
 
+VALIDATE_ENVIRON = Target("vllm.platforms.interface:Platform.validate_environ", ("hard_fail",), SEEN)
+
 TARGETS = (
     DECORATE, AOT_LOAD, AOT_VERIFY, AOT_REBUILD, BACKEND_CALL, SPLIT, COMPILE, LOAD, PIECE_RANGES,
     PIECE_MADE, PIECE_RANGE, PASSES_CONFIGURED, PASS_ADDED, PASSES_CALL, CAPTURE_CALL, DISPATCH,
-    CONFIG_MADE, *CONFIG_CLASSES,
+    CONFIG_MADE, *CONFIG_CLASSES, VALIDATE_ENVIRON,
 )  # fmt: skip

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.conftest import Recorded
+
 
 @pytest.fixture(scope="module")
 def captured(engine):
@@ -14,6 +16,17 @@ def test_the_program_is_as_without_us(engine, captured):
     plain = engine.plain("capture.py", cache="capture-plain", TOY_CUDAGRAPHS="1")
     assert captured.process.returncode == 0, captured.process.stderr
     assert captured.process.stdout == plain.stdout
+
+
+def test_workers_may_be_told_by_a_variable_of_the_engines_own_kind(engine, captured, tmp_path):
+    """vLLM itself, asked to be strict, refuses variables that begin with its prefix and are not its own."""
+    started = engine.plain(
+        "capture.py", cache="capture", TOY_CUDAGRAPHS="1", VLLM_COMPDBG_RUN=str(tmp_path / "run")
+    )
+    assert started.returncode == 0, started.stderr
+    assert started.stdout == captured.process.stdout
+    recorded = Recorded(started, tmp_path / "run")
+    assert len(recorded.run.pieces) == len(captured.run.pieces)
 
 
 def test_each_size_with_its_padding_captures_and_replays(engine, captured):

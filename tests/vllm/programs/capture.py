@@ -12,6 +12,7 @@ from torch.utils import _pytree as pytree
 from vllm.compilation import cuda_graph
 from vllm.compilation.decorators import support_torch_compile
 from vllm.config import CompilationConfig, CUDAGraphMode, set_current_vllm_config
+from vllm.platforms import current_platform
 from vllm.v1.cudagraph_dispatcher import CudagraphDispatcher
 
 
@@ -78,6 +79,7 @@ settings = config.compilation_config
 settings.cudagraph_mode = CUDAGraphMode.PIECEWISE
 settings.cudagraph_capture_sizes, settings.max_cudagraph_capture_size = SIZES, SIZES[-1]
 
+current_platform.validate_environ(hard_fail=True)
 torch.manual_seed(0)
 with set_current_vllm_config(config), torch.inference_mode():
     model = Captured(vllm_config=config)
