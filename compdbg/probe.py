@@ -62,6 +62,11 @@ def forked(sink: Sink) -> None:
     _sink = sink
 
 
+def sink() -> Sink | None:
+    """What records now."""
+    return _sink
+
+
 def active() -> bool:
     """Whether anything records. Hooks that must compute before they emit ask this first."""
     return _sink is not None

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from compdbg.events.base import SCHEMA, Event, Header, UnknownEvent, Where
 from compdbg.events.caches import (
+    CachedWork,
     CacheLookup,
     CacheProblem,
     CudagraphRecord,
     CudagraphSkip,
+    FactorChange,
     TraceArtifact,
 )
 from compdbg.events.captures import AddressChanged, PaddingLeak, StaleInput
@@ -64,20 +66,21 @@ from compdbg.events.process import (
     HookError,
     HookState,
     ProcessEnd,
+    ProcessMissed,
     ProcessStart,
     TorchLoaded,
 )
 from compdbg.events.symbols import SizeBranch, Symbol, SymbolFixed
 
 __all__ = [
-    "SCHEMA", "AddressChanged", "Boundary", "CacheLookup", "CacheProblem", "Capture", "ChildEnd", "CloneKept",
+    "SCHEMA", "AddressChanged", "Boundary", "CacheLookup", "CacheProblem", "CachedWork", "Capture", "ChildEnd", "CloneKept",
     "CloneRemoved", "CompileError", "CompileRequest", "ConfigValue", "CudagraphRecord",
-    "CudagraphSkip", "Decorated", "Dispatch", "EffectRemoved", "Event", "EventsLost", "FrameCalls",
+    "CudagraphSkip", "Decorated", "Dispatch", "EffectRemoved", "Event", "EventsLost", "FactorChange", "FrameCalls",
     "FrameEnd", "FrameStart", "FusionCalled", "FusionCompile", "FusionEnabled", "GeneratedCode",
     "Graph", "GraphBreak", "Guard", "GuardAudit", "GuardViolation", "Guards", "Header",
     "HookError", "HookState", "MatchAttempt", "NearMiss", "NotCompiled", "Outcome", "PaddingLeak", "PassRun", "Pattern",
     "PatternForm", "PatternPass", "PatternPassMade", "PatternProblem", "PatternRegistered",
-    "Piece", "PieceCompiled", "ProcessEnd", "ProcessStart", "Reason", "RecompileLimit",
+    "Piece", "PieceCompiled", "ProcessEnd", "ProcessMissed", "ProcessStart", "Reason", "RecompileLimit",
     "RecompileReason", "SizeBranch", "Span", "SpanBegin", "StaleInput", "Stance", "Symbol", "SymbolFixed",
     "TorchLoaded", "TraceArtifact", "UnknownEvent", "Where", "event_types",
 ]  # fmt: skip

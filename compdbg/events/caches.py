@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from compdbg.events.base import Event, Where
+from compdbg.events.fusion import PatternPass
+from compdbg.events.graphs import PassRun
+
+
+class FactorChange(Struct, frozen=True, kw_only=True):
+    """One component of a cache key that is not as it was: its text before and now, shortened."""
+
+    name: str
+    before: str
+    after: str
 
 
 class CacheLookup(Event, frozen=True):
@@ -20,6 +32,28 @@ class CacheLookup(Event, frozen=True):
     duration_ms: float = 0.0
     factors: str | None = None
     """Payload hash of the key's components, one a line."""
+    range: str | None = None
+    """The range or size of a piece, where a piece has an entry for each."""
+    place: str = ""
+    """The function that is compiled, and its stage: what earlier keys are looked up by."""
+    nearest_key: str | None = None
+    """On a miss: the earlier key, of another process, with the fewest other components."""
+    nearest_made: float | None = None
+    nearest_run: str = ""
+    changed_factors: list[FactorChange] | None = None
+
+
+class CachedWork(Event, frozen=True):
+    """A hit: no pass ran. What was recorded of how the artifact was made, by the run `run`."""
+
+    layer: str
+    key: str
+    graph: str
+    run: str
+    made: float
+    passes: list[PassRun] = []
+    patterns: list[PatternPass] = []
+    compile_id: str | None = None
 
 
 class CacheProblem(Event, frozen=True):

@@ -13,12 +13,14 @@ from compdbg.hooks.importing import forget, on_import
 
 MODULES: dict[str, str] = {
     "pattern_matcher": "compdbg.hooks.pattern_matcher",
+    "fusion_config": "compdbg.hooks.fusion_config",
     "requests": "compdbg.hooks.requests",
     "dynamo": "compdbg.hooks.dynamo",
     "symbols": "compdbg.hooks.symbols",
-    "graphs": "compdbg.hooks.graphs",
-    "passes": "compdbg.hooks.passes",
+    "caches": "compdbg.hooks.caches",
     "clones": "compdbg.hooks.clones",
+    "graphs": "compdbg.hooks.graphs",  # wraps what those before it wrap, so that they know the name
+    "passes": "compdbg.hooks.passes",
     "spans": "compdbg.hooks.spans",
     "vllm": "compdbg.hooks.vllm",
 }

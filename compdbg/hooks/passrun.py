@@ -15,7 +15,7 @@ from typing import Any
 
 from compdbg import probe
 from compdbg.events import PassRun, Where
-from compdbg.hooks import mutation
+from compdbg.hooks import artifacts, mutation
 from compdbg.hooks.base import contained
 from compdbg.hooks.current import compile_id, graph_name
 from compdbg.hooks.effects import Effect, effects_of
@@ -161,6 +161,7 @@ def _emit(running: Running, after: Snapshot, duration: float, error: str | None)
         where=running.where,
     )
     seq = probe.emit(event)
+    artifacts.note(event)
     if changed and running.effects:
         with probe.under(seq), contained("mutation"):
             place = mutation.Place(running.name, running.graph_name, running.custom, running.subsystem)

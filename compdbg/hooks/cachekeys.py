@@ -1,0 +1,168 @@
+"""Keys of compiled artifacts that this user's earlier runs made or found, with their components.
+
+torch tells that a key has no entry, never why. Kept here, in a folder of our own below
+`$XDG_CACHE_HOME/compdbg/cache-keys` (torch unpickles what it finds in its own), are the last few
+keys of each function, so that a miss can be compared with the nearest earlier key. Small,
+bounded, written atomically, safe to delete; where it can't be written, nothing is kept.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import secrets
+import time
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from compdbg.events import FactorChange
+
+PLACES = 256
+"""Folders kept: one a layer, function and stage. The longest unused go first."""
+KEYS = 8
+"""Keys kept for each."""
+SHOWN = 300
+"""Characters kept of a component's text."""
+
+THIS_PROCESS = f"{os.getpid()}-{secrets.token_hex(4)}"
+_LINE = re.compile(r"\[(\w+)\] (.*)", re.DOTALL)
+
+
+class KeyRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One key, and what went into it: component -> (its hash, its text)."""
+
+    layer: str
+    place: str
+    key: str
+    made: float
+    process: str
+    run: str = ""
+    folder: str = ""
+    factors: dict[str, tuple[str, str]] = {}
+    work: bytes = b""
+    """What was recorded of how the artifact was made; see `artifacts`."""
+
+
+class Nearest(Struct, frozen=True):
+    """The earlier key that differs in the fewest components."""
+
+    record: KeyRecord
+    changes: list[FactorChange]
+
+
+def home() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return Path(base) / "compdbg" / "cache-keys"
+
+
+def redacted(text: str) -> str:
+    """Without the path of anyone's home."""
+    own = os.path.expanduser("~")
+    return text.replace(own, "~") if len(own) > 1 else text
+
+
+def factors_of(lines: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """torch's lines `[hash] name: text`, as components by name."""
+    found: dict[str, tuple[str, str]] = {}
+    for line in lines:
+        match = _LINE.match(line)
+        if match is not None:
+            name, _, text = match[2].partition(": ")
+            found[name] = (match[1], text[:SHOWN])
+    return found
+
+
+def remember(record: KeyRecord) -> None:
+    """Keep a key as the newest of its place."""
+    with contextlib.suppress(OSError):
+        folder = _folder(record.layer, record.place)
+        folder.mkdir(parents=True, exist_ok=True)
+        target = folder / f"{_digest(record.key)}.z"
+        partial = folder / f".{secrets.token_hex(6)}"
+        partial.write_bytes(zlib.compress(msgspec.json.encode(record), 1))
+        partial.replace(target)
+        os.utime(folder)
+        _prune(folder)
+
+
+def recall(layer: str, place: str, key: str) -> KeyRecord | None:
+    """What is known of this very key."""
+    return _read(_folder(layer, place) / f"{_digest(key)}.z")
+
+
+def nearest(layer: str, place: str, key: str, factors: dict[str, tuple[str, str]]) -> Nearest | None:
+    """The key of an earlier process, for the same function, that is most like this one."""
+    best: Nearest | None = None
+    for path in _by_age(_folder(layer, place)):
+        record = _read(path)
+        if record is None or record.process == THIS_PROCESS:
+            continue
+        changes = [] if record.key == key else list(_changes(record.factors, factors))
+        if best is None or len(changes) < len(best.changes):
+            best = Nearest(record, changes)
+    return best
+
+
+def _changes(before: dict[str, tuple[str, str]], after: dict[str, tuple[str, str]]) -> Iterable[FactorChange]:
+    for name in [*before, *(n for n in after if n not in before)]:
+        (old_hash, old), (new_hash, new) = before.get(name, ("", "")), after.get(name, ("", ""))
+        if old_hash != new_hash:
+            yield FactorChange(name=name, before=old, after=new)
+
+
+def _folder(layer: str, place: str) -> Path:
+    return home() / f"{layer}-{_digest(place)}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=10).hexdigest()
+
+
+def _read(path: Path) -> KeyRecord | None:
+    try:
+        return msgspec.json.decode(zlib.decompress(path.read_bytes()), type=KeyRecord)
+    except (OSError, zlib.error, msgspec.DecodeError):
+        return None
+
+
+def _by_age(folder: Path) -> list[Path]:
+    """Newest first."""
+    try:
+        return sorted(folder.glob("*.z"), key=lambda p: -p.stat().st_mtime)
+    except OSError:
+        return []
+
+
+def _prune(folder: Path) -> None:
+    for path in _by_age(folder)[KEYS:]:
+        path.unlink(missing_ok=True)
+    places = sorted(home().iterdir(), key=lambda p: -p.stat().st_mtime)
+    for old in places[PLACES:]:
+        for path in old.iterdir():
+            path.unlink(missing_ok=True)
+        old.rmdir()
+
+
+def new_record(
+    layer: str, place: str, key: str, factors: dict[str, tuple[str, str]], run: str, folder: str
+) -> KeyRecord:
+    return KeyRecord(
+        layer=layer,
+        place=place,
+        key=key,
+        made=time.time(),
+        process=THIS_PROCESS,
+        run=run,
+        folder=folder,
+        factors=factors,
+    )
+
+
+def with_work(record: KeyRecord, work: bytes) -> KeyRecord:
+    return msgspec.structs.replace(record, work=work)

@@ -1,0 +1,162 @@
+"""One look into a cache as an event: what was asked, what came of it, and on a miss why."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from compdbg import probe
+from compdbg.events import CachedWork, CacheLookup, CacheProblem
+from compdbg.hooks import artifacts, cachekeys, compiling
+from compdbg.hooks.current import compile_id
+from compdbg.record.options import current
+
+PENDING = 64
+_pending: dict[tuple[str, str], tuple[str, cachekeys.KeyRecord]] = {}
+_frames: dict[str, str] = {}
+"""Where the frame of a compile is, by compile id: a backward is compiled when the frame is gone."""
+_CODE = ("gm", "fx_graph", "user_defined_triton_source", "triton_kernel_source_codes")
+
+
+class Found(NamedTuple):
+    """A look into one layer: key, components as torch writes them, the graph's name, time taken."""
+
+    layer: str
+    key: str | None
+    lines: list[str]
+    graph: str
+    duration_ms: float
+
+
+def describe(found: Found, result: str, reason: str = "", **more: Any) -> CacheLookup:
+    lines = _readable(found.lines)
+    return CacheLookup(
+        layer=found.layer,
+        result=result,
+        key=found.key,
+        graph=found.graph,
+        compile_id=compile_id(),
+        reason=cachekeys.redacted(reason),
+        duration_ms=found.duration_ms,
+        factors=probe.payload("\n".join(lines)) if lines else None,
+        place=_place(found.graph),
+        **more,
+    )
+
+
+def record_hit(found: Found, size: int | None = None) -> None:
+    """A hit; and what an earlier run saw when the artifact was made."""
+    probe.emit(describe(found, "hit", bytes=size or None))
+    if found.key is None:
+        return
+    place = _place(found.graph)
+    known = cachekeys.recall(found.layer, place, found.key)
+    if known is None:
+        if found.lines:
+            cachekeys.remember(_record(found, place))
+        return
+    work = artifacts.decode(known.work) if known.work else None
+    if work is not None:
+        event = CachedWork(
+            layer=found.layer,
+            key=found.key,
+            graph=found.graph,
+            run=known.run,
+            made=known.made,
+            passes=work.passes,
+            patterns=work.patterns,
+            compile_id=compile_id(),
+        )
+        probe.emit(event)
+
+
+def finish_miss(found: Found, info: Mapping[str, Any], files: list[tuple[str, int]]) -> None:
+    """A miss: no entry, one whose shape guard is false, or one that can't be read."""
+    if found.key is None:
+        probe.emit(describe(found, "miss"))
+        return
+    if files and info.get("cache_status_detailed") != "guard_miss":
+        path = cachekeys.redacted(os.path.dirname(files[0][0]))
+        probe.emit(CacheProblem(layer=found.layer, reason="a corrupt entry: it can't be read", path=path))
+        probe.emit(describe(found, "corrupt", "the entry can't be read; it is made again"))
+        return
+    place = _place(found.graph)
+    record = _record(found, place)
+    near = cachekeys.nearest(found.layer, place, found.key, record.factors)
+    known: dict[str, Any] = {}
+    if near is not None:
+        known = {
+            "nearest_key": near.record.key,
+            "nearest_made": near.record.made,
+            "nearest_run": near.record.run,
+            "changed_factors": near.changes,
+        }
+    probe.emit(describe(found, "miss", _why(info, near, record), **known))
+    _pending[(found.layer, found.key)] = (found.graph, record)
+    while len(_pending) > PENDING:
+        _pending.pop(next(iter(_pending)))
+
+
+def remember_stored(layer: str, key: str) -> None:
+    """torch has stored the artifact of a miss: keep its key, and how it was made."""
+    graph, record = _pending.pop((layer, key), ("", None))
+    if record is not None:
+        work = artifacts.take(graph) if layer == "fx" else b""
+        cachekeys.remember(cachekeys.with_work(record, work))
+
+
+def _why(info: Mapping[str, Any], near: cachekeys.Nearest | None, now: cachekeys.KeyRecord) -> str:
+    if info.get("cache_status_detailed") == "guard_miss":
+        return (
+            f"an entry with this key exists, but not for these sizes: {info.get('cache_status_guard_expr')}"
+        )
+    if near is None:
+        return "no earlier key of this function is known"
+    if near.changes:
+        names = ", ".join(change.name for change in near.changes[:4])
+        return f"differs from the nearest earlier key in {names}"
+    if near.record.folder and near.record.folder != now.folder:
+        return f"this key was stored in {near.record.folder}; torch looks in {now.folder} now"
+    return "an earlier run stored this key; its entry is gone from torch's cache folder"
+
+
+def _record(found: Found, place: str) -> cachekeys.KeyRecord:
+    assert found.key is not None
+    factors = cachekeys.factors_of(_readable(found.lines))
+    return cachekeys.new_record(found.layer, place, found.key, factors, _run_name(), _cache_folder())
+
+
+def _readable(lines: list[str]) -> list[str]:
+    """Components without anyone's home path, and without code where none is to be recorded."""
+    readable = [cachekeys.redacted(line) for line in lines]
+    return readable if current().source else [_without_code(line) for line in readable]
+
+
+def _without_code(line: str) -> str:
+    head, _, _ = line.partition(": ")
+    return head if head.partition("] ")[2].partition("[")[0] in _CODE else line
+
+
+def _place(graph: str) -> str:
+    """`model.py:forward`, with the graph's stage: equal over runs, machines and compile ids."""
+    identifier = compile_id() or ""
+    under_way = compiling.top()
+    if under_way is not None:
+        file, _, function = under_way.frame.rpartition(":")
+        _frames[identifier] = f"{os.path.basename(file.rpartition(':')[0])}:{function}"
+        while len(_frames) > PENDING:
+            _frames.pop(next(iter(_frames)))
+    return f"{_frames.get(identifier, '')} {graph.removeprefix(identifier).strip()}".strip()
+
+
+def _run_name() -> str:
+    lines = getattr(probe.sink(), "lines", None)
+    return os.path.basename(str(getattr(lines, "folder", "")))
+
+
+def _cache_folder() -> str:
+    runtime = sys.modules.get("torch._inductor.runtime.cache_dir_utils")
+    cache_dir = getattr(runtime, "cache_dir", None)
+    return cachekeys.redacted(str(cache_dir())) if cache_dir is not None else ""
