@@ -23,6 +23,10 @@ from compdbg.findings.recorder_degraded import recorder_degraded
 from compdbg.model.run import Run
 
 RULES: tuple[Rule, ...] = (
+    fusion_missed,
+    fusion_no_candidate,
+    fusion_not_run,
+    pattern_unmatchable,
     recorder_degraded,
     compile_failed,
     dim_specialised,
