@@ -76,6 +76,19 @@ class Patches:
         self.put(owner, name, replacement)
         return True
 
+    def wrap_bound(self, target: Target, make: Callable[[Any], Any]) -> bool:
+        """`wrap`, also where modules have bound the function under its name (`from m import f`)."""
+        try:
+            owner, name, original = resolve(target)
+        except TargetMissing:
+            return self.wrap(target, make)
+        wrapped = self.wrap(target, make)
+        replacement = getattr(owner, name)
+        for module in list(sys.modules.values()):
+            if module is not owner and getattr(module, "__dict__", {}).get(name) is original:
+                self.put(module, name, replacement)
+        return wrapped
+
     def put(self, owner: Any, name: str, value: Any) -> None:
         """Set an attribute of a class or module, to be put back by `undo`."""
         had = name in vars(owner)

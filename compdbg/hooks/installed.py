@@ -22,6 +22,8 @@ MODULES: dict[str, str] = {
     "graphs": "compdbg.hooks.graphs",  # wraps what those before it wrap, so that they know the name
     "passes": "compdbg.hooks.passes",
     "spans": "compdbg.hooks.spans",
+    "cudagraphs": "compdbg.hooks.cudagraphs",
+    "trace_log": "compdbg.hooks.trace_log",
     "vllm": "compdbg.hooks.vllm",
 }
 """Hook name -> the module of ours that holds its `HOOK`; imported after torch is."""
