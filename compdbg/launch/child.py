@@ -9,7 +9,7 @@ import os
 import sys
 
 from compdbg.hooks.importing import on_import
-from compdbg.launch.missed import watch_subprocess
+from compdbg.launch.missed import is_bootstrap, watch_subprocess
 from compdbg.record.lines import warn
 from compdbg.record.manifest import MANIFEST, Manifest, new_sibling
 from compdbg.record.process import Process, current, fatal_error
@@ -26,8 +26,6 @@ STARTED_BY = "COMPDBG_STARTED_BY"
 """Pid of who leads the run: `compdbg run`, or the first process. Absent: the user set `RUN`."""
 LIBRARY = "COMPDBG_LIBRARY"
 """Where msgspec is, for interpreters that lack it."""
-BOOTSTRAP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bootstrap")
-"""The folder on PYTHONPATH that starts recording in interpreters without our `.pth` file."""
 
 _site_path: list[str] = []
 
@@ -109,14 +107,15 @@ def _is_no_program() -> bool:
 
 def _take_off_the_path() -> None:
     """Leave `sys.path` and PYTHONPATH as the user made them."""
-    sys.path[:] = [entry for entry in sys.path if entry != BOOTSTRAP]
+    sys.path[:] = [entry for entry in sys.path if not is_bootstrap(entry)]
     entries = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    if BOOTSTRAP in entries:
-        entries.remove(BOOTSTRAP)
-        os.environ["PYTHONPATH"] = os.pathsep.join(entries)
-        if not entries:
-            del os.environ["PYTHONPATH"]
-        os.environ.pop(LIBRARY, None)
+    kept = [entry for entry in entries if not is_bootstrap(entry)]
+    if len(kept) == len(entries):
+        return
+    os.environ["PYTHONPATH"] = os.pathsep.join(kept)
+    if not kept:
+        del os.environ["PYTHONPATH"]
+    os.environ.pop(LIBRARY, None)
 
 
 def _torch_loaded() -> None:

@@ -8,7 +8,8 @@ import sys
 
 import msgspec
 
-from compdbg.launch.child import BOOTSTRAP, LIBRARY, OPTIONS, RUN, STARTED_BY
+from compdbg.launch.child import LIBRARY, OPTIONS, RUN, STARTED_BY
+from compdbg.launch.missed import BOOTSTRAP
 from compdbg.record.lines import WARNED
 from compdbg.record.options import Options
 

@@ -15,8 +15,16 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+BOOTSTRAP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bootstrap")
+"""The folder on PYTHONPATH that starts recording in interpreters without our `.pth` file."""
+_END_OF_BOOTSTRAP = os.path.join("compdbg", "launch", "bootstrap")
 MAX_NOTES = 20
 _notes = 0
+
+
+def is_bootstrap(entry: str) -> bool:
+    """Whether an entry of a path is that folder, of this or of another environment's compdbg."""
+    return entry.endswith(_END_OF_BOOTSTRAP)
 
 
 def watch_subprocess() -> None:
@@ -59,8 +67,14 @@ def why_missed(words: "Sequence[str]", environment: "Sequence[bytes] | None") ->
     """Why a command will not be recorded; empty where it will be, or is no Python."""
     if not words or not _is_python(words[0]):
         return ""
-    if "S" in _flags(words[1:]):
+    flags = _flags(words[1:])
+    if "S" in flags:
         return "python -S starts nothing"
+    path = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if any(map(is_bootstrap, path)):  # this interpreter has no .pth file of ours
+        for letter in "IE":
+            if letter in flags:
+                return f"python -{letter} ignores PYTHONPATH"
     if environment is not None and not any(
         entry.startswith((b"COMPDBG_RUN=", b"VLLM_COMPDBG_RUN=")) for entry in environment
     ):

@@ -33,11 +33,12 @@ def _become_the_next(module):
     spec = PathFinder.find_spec("sitecustomize")
     if spec is None:
         raise ImportError("no sitecustomize but ours", name="sitecustomize")
+    names = {
+        "__name__": "sitecustomize", "__doc__": None, "__package__": "", "__builtins__": __builtins__,
+        "__file__": spec.origin, "__cached__": spec.cached, "__loader__": spec.loader, "__spec__": spec,
+    }  # fmt: skip
     module.__dict__.clear()
-    module.__dict__.update(
-        __name__="sitecustomize", __doc__=None, __package__="", __builtins__=__builtins__,
-        __file__=spec.origin, __cached__=spec.cached, __loader__=spec.loader, __spec__=spec,
-    )  # fmt: skip
+    module.__dict__.update(names)
     spec.loader.exec_module(module)
 
 
