@@ -43,7 +43,8 @@ def _finding(run: Run, found: list[tuple[str, CompileError]]) -> Finding:
     outcome, went_on = _outcome(run, [e for _, e in found])
     what = f"{error.op} " if error.op else ""
     direction = " of the backward" if error.direction == "backward" else ""
-    title = f"compiling {listed(names)} failed {_stage(error)}{direction}: {what}raised {root}"
+    raised = f"{what}raised {root}" if what else root
+    title = f"compiling {listed(names)} failed {_stage(error)}{direction}: {raised}"
     if not error.frame and error.direction == "forward":
         title = f"torch.compile refused the backend: {root}"
     through = "" if error.error == error.root_error else f" torch reports it as {error.error}."
@@ -51,7 +52,7 @@ def _finding(run: Run, found: list[tuple[str, CompileError]]) -> Finding:
         code="compile-failed",
         severity="error",
         title=title[:300],
-        cause=sentence(f"At {at(error.where)}, {what}raised {root}") + through + f" {outcome}",
+        cause=sentence(f"At {at(error.where)}: {raised}") + through + f" {outcome}",
         suggestion=_suggestion(error),
         where=error.where or place_of(error.frame),
         evidence=[id for id, _ in found],

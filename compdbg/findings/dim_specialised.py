@@ -67,15 +67,16 @@ def _was_dynamic_before(run: Run, each: Dimension) -> bool:
     return False
 
 
-def _recompiles_for(run: Run, each: Dimension) -> list[str]:
-    """Events of recompiles because this very entry held this size fixed."""
+def _recompiles_for(run: Run, each: Dimension, *, of_any_entry: bool = False) -> list[str]:
+    """Events of recompiles because this very entry (or any of the frame) held this size fixed."""
     events = []
     for compiled in run.frames.compiles:
         if (compiled.process, compiled.frame) != (each.process, each.frame):
             continue
         for reason in compiled.reasons:
             cause = read_reason(reason.text)
-            if reason.failed == each.compile_id and (cause.subject, cause.axis) == (each.tensor, each.dim):
+            same_size = (cause.subject, cause.axis) == (each.tensor, each.dim)
+            if same_size and (of_any_entry or reason.failed == each.compile_id):
                 events += [reason.event, compiled.start]
     return events
 
@@ -85,7 +86,7 @@ def _finding(run: Run, found: list[Dimension], error: tuple[str, CompileError] |
     compiled = _compile_of(run, first)
     where = (first.fixed.where if first.fixed else None) or (compiled.where if compiled else None)
     failed = error is not None
-    recompiled = [event for each in found for event in _recompiles_for(run, each)]
+    recompiled = [event for each in found for event in _recompiles_for(run, each, of_any_entry=True)]
     name = compiled.name if compiled is not None else first.frame
     return Finding(
         code="dim-specialised",

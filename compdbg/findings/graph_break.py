@@ -15,7 +15,6 @@ from compdbg.findings.words import at, counted, listed, sentence
 from compdbg.model.frames import name_of
 from compdbg.model.run import Run
 
-
 _SENTENCE = re.compile(r"(?<!e\.g)(?<!i\.e)\. ")
 
 
@@ -33,9 +32,27 @@ def graph_break(run: Run) -> Iterator[Finding]:
     for id, event in run.frames.breaks:
         if id not in behind_disable:
             groups[_function(event), event.fatal].append((id, event))
+    _join_on_purpose(groups)
     skipped = {(c.process, c.frame, c.compile_id) for c in run.frames.compiles if c.result == "skipped"}
-    for (function, fatal), found in groups.items():
-        yield _finding(function, found, fatal=fatal, skipped=skipped)
+    full = {request for request, (_, asked) in run.frames.requests.items() if asked.fullgraph}
+    for (_, fatal), found in groups.items():
+        by = "fullgraph=True" if found[0][1].request in full else "error_on_graph_break"
+        yield _finding(found, fatal_by=by if fatal else None, skipped=skipped)
+
+
+def _join_on_purpose(groups: dict[tuple[str, bool], list[tuple[str, GraphBreak]]]) -> None:
+    """torch's own breaks below a line that is in another finding already are of that finding."""
+    lines = {
+        (e.where.file, e.where.line): key
+        for key, found in groups.items()
+        for _, e in found
+        if e.where and e.function
+    }
+    for key in list(groups):
+        first = groups[key][0][1]
+        home = lines.get((first.where.file, first.where.line)) if first.where else None
+        if home is not None and home != key and all(e.by_torch for _, e in groups[key]):
+            groups[home] += groups.pop(key)
 
 
 def _function(event: GraphBreak) -> str:
@@ -46,10 +63,9 @@ def _function(event: GraphBreak) -> str:
 
 
 def _finding(
-    function: str,
     found: list[tuple[str, GraphBreak]],
     *,
-    fatal: bool,
+    fatal_by: str | None,
     skipped: set[tuple[str, str, str]],
 ) -> Finding:
     lines = _lines([event for _, event in found])
@@ -62,7 +78,8 @@ def _finding(
     numbers = [line.number for line in lines]
     count = sum(len(line.breaks) for line in lines)
     what = f"{counted(count, 'graph break')} in {name}" + _at_lines(numbers)
-    title = f"fullgraph=True fails: {what}" if fatal else what
+    fatal = fatal_by is not None
+    title = f"{fatal_by} fails: {what}" if fatal else what
     if whole and not fatal:
         title += f"; torch runs {listed(whole)} eager as a whole"
     return Finding(

@@ -64,14 +64,19 @@ def _where(first: Uncompiled) -> Where | None:
 
 
 def _for_skip(why: str) -> str:
-    if "No ops traced" in why:
+    if "no tensor operation" in why:
         return (
             "Its first call did no tensor operation, and torch leaves such a frame alone from then on: "
             "compile "
             "the function that does the work, and warm up with a real input."
         )
-    if "no tensor-related objects" in why:
+    if "saw no tensor" in why:
         return "Pass the tensors as arguments, or compile the function that has them."
     if "dispatch mode" in why:
         return "Leave the torch dispatch mode (a profiler, a counter) before calling the compiled function."
+    if "library code" in why:
+        return (
+            "Compile the module with torch.compile(module) and call what it returns, or compile the model "
+            "that holds it."
+        )
     return "Compile a function of your own that torch does not skip, and call that."

@@ -37,9 +37,14 @@ def resumed_code(code: CodeType) -> CodeType | None:
 def is_break(error: BaseException) -> bool:
     """Whether without `fullgraph` this would break the graph rather than end the compile."""
     names = {cls.__name__ for cls in type(error).__mro__}
-    if "UserError" in names:
+    if "UserError" in names and not _is_data_dependent(error):
         return getattr(getattr(error, "error_type", None), "name", "") not in _ERRORS_OF_THE_COMPILE
-    return bool(names & {"Unsupported", "StepUnsupported"})
+    return bool(names & {"Unsupported", "StepUnsupported", "UserError"})
+
+
+def _is_data_dependent(error: BaseException) -> bool:
+    """torch calls some guards on values a violated constraint; without `fullgraph` they break."""
+    return "data-dependent expression" in str(getattr(error, "msg", None) or error)
 
 
 def must_raise(error: BaseException) -> bool:
@@ -102,7 +107,7 @@ def record_generator(code: CodeType, assert_frame: FrameType) -> None:
             stack=[where],
             fatal=fatal,
             function=frame_key(code),
-            function_name=code.co_qualname,
+            function_name=_qualname(code),
             request=request,
         )
     )
@@ -140,7 +145,17 @@ def _user_line(frames: list[Any]) -> Where | None:
 
 
 def _inlined(error: BaseException) -> list[CodeType]:
-    """The functions being inlined when `error` was raised, outermost first."""
+    """The functions being inlined when `error` was raised, outermost first.
+
+    A break that torch could not resume from is raised anew (`graph break in loop`): the first one
+    went deeper.
+    """
+    first = error.__context__
+    deeper = _inlined(first) if first is not None and is_break(first) else []
+    return [*_running(error), *deeper]
+
+
+def _running(error: BaseException) -> list[CodeType]:
     codes = []
     step = error.__traceback__
     while step is not None:
@@ -159,7 +174,7 @@ def _innermost_of_user(codes: list[CodeType]) -> CodeType | None:
 
 def _qualname(code: CodeType) -> str:
     original = resumed_code(code) or code
-    return original.co_qualname
+    return original.co_qualname.rpartition("<locals>.")[2]
 
 
 def _by_torch(stack: list[Where], reason: str) -> bool:

@@ -163,9 +163,8 @@ def _on_skip(original: Callable[..., Any]) -> Callable[..., Any]:
 def _skipped(wrapper: Any, reason: str, code: CodeType) -> None:
     """A frame that torch does not even try; of others, the end has been recorded."""
     request, frame = request_of(wrapper), frame_key(code)
-    if reason.startswith(_TRIED) or not (
-        is_target(request, frame) or userline.is_user_file(code.co_filename)
-    ):
+    asked_for = is_target(request, frame) or code.co_filename.endswith("_dynamo/external_utils.py")
+    if reason.startswith(_TRIED) or not (asked_for or userline.is_user_file(code.co_filename)):
         return
     reason = reason.partition("\n")[0]
     probe.emit(FrameEnd(frame=frame, compile_id="", result="skipped", reason=reason, request=request))

@@ -131,7 +131,7 @@ def _node_of(error: BaseException) -> _Node | None:
 
 def _target(target: Any) -> str:
     name = str(target)
-    return str(getattr(target, "__name__", name)) if name.startswith("<built-in") else name
+    return str(getattr(target, "__name__", name)) if name.startswith("<") else name
 
 
 def _op(error: BaseException, node: _Node | None) -> str | None:

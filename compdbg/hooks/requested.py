@@ -97,7 +97,8 @@ def describe(model: Any) -> tuple[str, str, Where | None]:
         return type(model).__name__, _key(code), _place(shown)
     if isinstance(model, (FunctionType, MethodType)):
         code, shown = _codes(model)
-        return getattr(model, "__qualname__", model.__name__), _key(code), _place(shown)
+        name = str(getattr(model, "__qualname__", model.__name__)).rpartition("<locals>.")[2]
+        return name, _key(code), _place(shown)
     if model is None:
         return "?", "", None
     code, shown = _codes(inspect.getattr_static(type(model), "__call__", None))

@@ -20,7 +20,7 @@ class Specialised(NamedTuple):
     met: list[str]
 
 
-def what_specialises(frame: FrameType | None, value: int) -> Specialised:
+def what_specialises(frame: FrameType | None, value: int, sources: list[str]) -> Specialised:
     """Read it from the stack above the hook: the nearest dispatch and the nearest FX node."""
     torch = sys.modules["torch"]
     op: str | None = None
@@ -47,7 +47,7 @@ def what_specialises(frame: FrameType | None, value: int) -> Specialised:
         op=op,
         node=None if node is None else str(node),
         where=where,
-        met=[] if node is None else _operands_with(node, value),
+        met=[] if node is None else _operands_with(node, value, {s.partition(".size()")[0] for s in sources}),
     )
 
 
@@ -61,7 +61,7 @@ def _node_in(frame: FrameType, torch: Any) -> Any:
     return value if isinstance(value, torch.fx.Node) and value.op.startswith("call_") else None
 
 
-def _operands_with(node: Any, value: int) -> list[str]:
+def _operands_with(node: Any, value: int, itself: set[str]) -> list[str]:
     """The operands that have `value` as a plain size, by the name of where they come from."""
     found = []
     for operand in node.all_input_nodes:
@@ -71,5 +71,6 @@ def _operands_with(node: Any, value: int) -> list[str]:
             source = getattr(operand.meta.get("grapharg"), "source", None)
             name = getattr(source, "name", None)
             name = name() if callable(name) else name
-            found.append(f"{name or operand} ({', '.join(map(str, shape))})")
+            if name not in itself:
+                found.append(f"{name or operand} ({', '.join(map(str, shape))})")
     return found

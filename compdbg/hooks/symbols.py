@@ -168,7 +168,7 @@ def _replaced(record: compiling.Compiling, symbol: str, target: Any, message: st
     value = int(target)
     if not sources or not record.first_time("fixed", symbol, value):
         return
-    by: Specialised = what_specialises(sys._getframe(1), value)
+    by: Specialised = what_specialises(sys._getframe(1), value, sources)
     probe.emit(
         SymbolFixed(
             frame=record.frame,

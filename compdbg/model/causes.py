@@ -13,6 +13,7 @@ _TENSOR = re.compile(
     r"(?P<what>size|stride|rank|dtype|device|dispatch key set|requires_grad) mismatch"
     r"(?: at index (?P<axis>\d+))?\.? ?(?:expected (?P<wanted>.+?))?(?:,? actual (?P<seen>.+))?$"
 )
+_DEAD = re.compile(r"^Cache line invalidated because (?P<source>.+?) got deallocated")
 _TENSOR_TYPE = re.compile(r"(?:expected type of '(?P<source>.+?)' to be a tensor|tensor '(?P<other>.+?)')")
 _GLOBAL = re.compile(r"GLOBAL_STATE changed: (?P<token>.*)$")
 _IDENTITY = re.compile(r"___check_obj_id\((?P<source>.+?), \d+\)")
@@ -86,7 +87,7 @@ def _read_state(guard: str, _text: str) -> Cause | None:
 
 
 def _read_object(guard: str, _text: str) -> Cause | None:
-    found = _IDENTITY.search(guard)
+    found = _IDENTITY.search(guard) or _DEAD.search(guard)
     if found is not None:
         source = shown(found["source"])
         return Cause("instance" if source == "self" else "identity", source)

@@ -125,10 +125,13 @@ def main_cause(reasons: Sequence[Reason]) -> tuple[Cause, Reason]:
 
 
 def _distance(cause: Cause) -> int:
-    order = ("attribute", "container", "global")
+    """How early a guard of this kind is checked: global state first, sizes last."""
     if cause.kind in DYNAMIC:
         return 0
-    return 1 + order.index(cause.kind) if cause.kind in order else 1 + len(order)
+    near, far = ("attribute", "container", "global"), ("grad-mode", "global-state", "backend")
+    if cause.kind in near:
+        return 1 + near.index(cause.kind)
+    return 9 if cause.kind in far else 5
 
 
 def _number(reason: Reason) -> int:

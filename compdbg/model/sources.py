@@ -15,7 +15,7 @@ def shown(source: str) -> str:
     plain = _LOCAL.sub(lambda found: found["name"], source.strip())
     plain = _SLOT.sub(lambda found: "." + found["name"], plain)
     plain = _INDEX.sub(lambda found: f"[{found['index']}]", plain)
-    return plain.replace(".__defaults__", " default ").replace("._base", "")
+    return plain.replace(".__code__", "").replace("._base", "")
 
 
 def dimension(source: str) -> tuple[str, int | None]:

@@ -83,26 +83,45 @@ def _by_stance(log: Log, request: CompileRequest, reason: str, events: list[str]
 def _by_frames(
     frames: Frames, request: CompileRequest, id: str, compiles: list[Compile]
 ) -> Uncompiled | None:
-    own = [c for c in compiles if c.function == request.code] or compiles
+    own = compiles
     breaks = [(bid, b) for bid, b in frames.breaks if b.request == request.request]
     disabled = [(bid, b) for bid, b in breaks if DISABLED.search(b.reason)]
     if len(disabled) < len(breaks) or not own:
         return None
     if disabled:
-        event = disabled[0][1]
         return Uncompiled(
             request=request,
             by="disabled",
-            why=f"what it runs is wrapped in torch.compiler.disable ({event.explanation or event.reason})",
+            why="what it runs is wrapped in torch.compiler.disable",
             where=None,
             events=[id, *(bid for bid, _ in disabled)],
         )
-    skipped = next((c for c in own if c.result == "skipped"), None)
+    skipped = min((c for c in own if c.result == "skipped"), key=_says_little, default=None)
     if skipped is None:
         reason, by = "its graph holds no operation", "empty"
     elif skipped.reason == "Dynamo tracing is disabled":
         reason, by = "torch._dynamo.config.disable is set (TORCH_COMPILE_DISABLE=1 sets it too)", "config"
     else:
-        reason, by = f"torch skipped {skipped.name}: {skipped.reason}", "skipped"
+        reason, by = _skip_in_words(skipped), "skipped"
     events = [id, *(event for c in own for event in c.events)]
     return Uncompiled(request=request, by=by, why=reason, where=None, events=events)
+
+
+_SKIPS = (
+    ("No ops traced", "its first call did no tensor operation, and torch leaves {name} alone from then on"),
+    ("no tensor-related objects", "torch saw no tensor in {name} and left it alone"),
+    ("torch dispatch mode", "a torch dispatch mode (a profiler, a counter) is active around the call"),
+    ("Dynamo skipfiles list", "{name} is library code that torch does not compile as a frame of its own"),
+)
+
+
+def _skip_in_words(skipped: Compile) -> str:
+    for known, words in _SKIPS:
+        if known in skipped.reason:
+            return words.format(name=skipped.name)
+    return f"torch skipped {skipped.name}: {skipped.reason}"
+
+
+def _says_little(skipped: Compile) -> bool:
+    """Library frames are skipped for being that, also where another reason kept their caller eager."""
+    return "skipfiles" in skipped.reason
