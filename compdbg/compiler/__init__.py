@@ -20,7 +20,10 @@ if TYPE_CHECKING:
         DynamicShapesType,
         PassConfig,
     )
+    from compdbg.compiler.decorators import ignore_torch_compile, support_torch_compile
     from compdbg.compiler.effective import current_config, use_config
+    from compdbg.compiler.forward_context import set_forward_context
+    from compdbg.compiler.warm_up import warm_up
 
 _HOMES = {
     "CUDAGraphMode": "config",
@@ -31,12 +34,17 @@ _HOMES = {
     "DynamicShapesType": "config",
     "PassConfig": "config",
     "current_config": "effective",
+    "ignore_torch_compile": "decorators",
+    "set_forward_context": "forward_context",
+    "support_torch_compile": "decorators",
     "use_config": "effective",
+    "warm_up": "warm_up",
 }
 
 __all__ = [
     "CUDAGraphMode", "CompilationConfig", "CompilationMode", "DynamicShapesConfig",
-    "DynamicShapesType", "PassConfig", "current_config", "use_config",
+    "DynamicShapesType", "PassConfig", "current_config", "ignore_torch_compile",
+    "set_forward_context", "support_torch_compile", "use_config", "warm_up",
 ]  # fmt: skip
 
 
@@ -45,4 +53,6 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'compdbg.compiler' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"compdbg.compiler.{home}"), name)
+    value = getattr(importlib.import_module(f"compdbg.compiler.{home}"), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,145 @@
+"""What compiles one piece: the interface, the compilers that come with us, the registry for others."""
+
+from __future__ import annotations
+
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import fx
+
+from compdbg.compiler.codegen import graph_code
+from compdbg.compiler.config import CompilationConfig
+from compdbg.compiler.config_values import ConfigError, nearest
+from compdbg.compiler.graph_data import dump_graph, load_graph
+
+Runnable = Callable[..., Any]
+"""Takes a piece's inputs, flat; returns a tuple or list of its outputs."""
+
+
+class CompilerInterface(ABC):
+    """A compiler of pieces. Register one's own with `register_compiler`, name it as `backend`."""
+
+    name: str
+    uses_inductor = False
+    """Whether Inductor's configuration and our passes are part of what it makes."""
+
+    @abstractmethod
+    def compile(self, graph: fx.GraphModule, example_inputs: list[Any], options: dict[str, Any]) -> Runnable:
+        """Compile a graph that returns a tuple, for fake inputs as given: ints are constants.
+
+        `options` are Inductor's config patches, empty for other compilers.
+        """
+
+    def save(self, runnable: Runnable) -> bytes | None:
+        """What `load` makes the runnable from in another process; None if that can't be."""
+        return None
+
+    def load(self, data: bytes) -> Runnable:
+        """The runnable from what `save` gave. Whatever it raises is a miss, and reported."""
+        raise NotImplementedError(f"{self.name} saves nothing, so nothing can be loaded")
+
+    def factors(self) -> dict[str, str]:
+        """What, besides graph and options, decides what is made: name -> value, for the cache key."""
+        return {}
+
+
+class EagerAdaptor(CompilerInterface):
+    """Runs the operators one by one, as the graph says: the pipeline without a compiler."""
+
+    name = "eager"
+
+    def compile(self, graph: fx.GraphModule, example_inputs: list[Any], options: dict[str, Any]) -> Runnable:
+        return _EagerPiece(graph)
+
+    def save(self, runnable: Runnable) -> bytes | None:
+        assert isinstance(runnable, _EagerPiece)
+        return dump_graph(runnable.graph)
+
+    def load(self, data: bytes) -> Runnable:
+        return _EagerPiece(load_graph(data))
+
+
+class _EagerPiece:
+    """A graph as straight-line Python."""
+
+    def __init__(self, graph: fx.GraphModule) -> None:
+        self.graph = graph
+        self.run = graph_code(graph, "piece").build()
+
+    def __call__(self, *inputs: Any) -> Any:
+        return self.run(*inputs)
+
+
+class InductorStandaloneAdaptor(CompilerInterface):
+    """`torch._inductor.standalone_compile`: one self-contained artifact a piece."""
+
+    name = "inductor"
+    uses_inductor = True
+
+    def compile(self, graph: fx.GraphModule, example_inputs: list[Any], options: dict[str, Any]) -> Runnable:
+        from torch._inductor import standalone_compile
+
+        with torch._guards.tracing(None):
+            return standalone_compile(  # type: ignore[no-any-return]
+                graph,
+                example_inputs,
+                dynamic_shapes="from_graph",
+                options={"config_patches": options},
+                aot=True,
+            )
+
+    def save(self, runnable: Runnable) -> bytes | None:
+        return runnable.serialize()  # type: ignore[attr-defined, no-any-return]
+
+    def load(self, data: bytes) -> Runnable:
+        from torch._inductor.standalone_compile import AOTCompiledArtifact
+
+        with torch._functorch.config.patch(bundled_autograd_cache=True):
+            return AOTCompiledArtifact.deserialize(data)  # type: ignore[no-any-return]
+
+
+class InductorAdaptor(CompilerInterface):
+    """`compile_fx` itself: for those who need its hooks, or a torch without standalone artifacts."""
+
+    name = "inductor"
+    uses_inductor = True
+
+    def compile(self, graph: fx.GraphModule, example_inputs: list[Any], options: dict[str, Any]) -> Runnable:
+        from torch._inductor.compile_fx import compile_fx
+
+        with _own_tracing_context(graph):
+            return compile_fx(graph, example_inputs, config_patches=options)  # type: ignore[no-any-return]
+
+
+@contextlib.contextmanager
+def _own_tracing_context(graph: fx.GraphModule) -> Iterator[None]:
+    values = (node.meta.get("example_value") for node in graph.graph.nodes)
+    fake_mode = next((v.fake_mode for v in values if hasattr(v, "fake_mode")), None)
+    with torch._guards.tracing(torch._guards.TracingContext(fake_mode)):
+        yield
+
+
+_registry: dict[str, Callable[[CompilationConfig], CompilerInterface]] = {
+    "eager": lambda config: EagerAdaptor(),
+    "inductor": lambda config: (
+        InductorStandaloneAdaptor() if config.use_standalone_compile else InductorAdaptor()
+    ),
+}
+
+
+def register_compiler(name: str, make: Callable[[CompilationConfig], CompilerInterface]) -> None:
+    """Make `backend=name` use the compiler that `make` (a class will do) gives for a configuration."""
+    _registry[name] = make
+
+
+def make_compiler(config: CompilationConfig) -> CompilerInterface:
+    """The compiler that a configuration names; raises ConfigError with the nearest name."""
+    make = _registry.get(config.backend)
+    if make is None:
+        raise ConfigError(
+            f"no compiler is registered as backend {config.backend!r}{nearest(config.backend, _registry)}"
+        )
+    return make(config)

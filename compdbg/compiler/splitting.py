@@ -1,0 +1,170 @@
+"""Splits a graph at the operators that stay as they are: which node goes to which piece.
+
+A splitting operator and what takes its outputs apart is a piece of its own; consecutive ones stand
+together. What is left between them is compiled, unless it computes nothing: an allocation moves
+into the compiled piece before it, and views and allocations that can't move are inlined, run as
+they are between the pieces.
+"""
+
+from __future__ import annotations
+
+import difflib
+import operator
+from typing import NamedTuple
+
+import torch
+from torch import fx
+
+from compdbg.compiler.borders import LOCAL, localise_sizes, value_of
+from compdbg.compiler.contexts import is_context_switch
+
+COMPILED, SPLITTING, INLINED = "compiled", "splitting", "inlined"
+
+_ALLOCATIONS = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted")
+_VIEWS = (
+    "view", "reshape", "unsqueeze", "squeeze", "transpose", "permute", "expand", "t", "getitem",
+    "flatten", "unflatten", "detach", "alias", "view_as", "split", "chunk", "unbind", "select", "narrow",
+)  # fmt: skip
+
+
+class Part(NamedTuple):
+    """Nodes of one piece, in order, and what kind of piece they make."""
+
+    kind: str
+    nodes: list[fx.Node]
+    split_ops: tuple[str, ...] = ()
+
+
+class Unmatched(NamedTuple):
+    """A name in `splitting_ops` that no node of the graph has."""
+
+    name: str
+    nearest: str | None
+    exists: bool
+    """An operator of that name is registered; it only does not occur here."""
+
+
+def partition(graph: fx.Graph, splitting_ops: list[str]) -> list[Part]:
+    """The parts of a graph, in order; sizes that would cross a border are rewritten first."""
+    localise_sizes(graph)
+    wanted = frozenset(splitting_ops)
+    parts: list[Part] = []
+    home: dict[fx.Node, int] = {}
+    waiting: list[fx.Node] = []
+    for node in graph.nodes:
+        if node.op in ("placeholder", "output", "get_attr") or is_context_switch(node):
+            continue
+        if node.meta.get(LOCAL):
+            waiting.append(node)
+            continue
+        split = matched_name(node, wanted)
+        index = _home_of_getitem(node, home, parts)
+        if index is None:
+            kind = SPLITTING if split else COMPILED
+            if not parts or parts[-1].kind != kind:
+                parts.append(Part(kind, []))
+            index = len(parts) - 1
+        if split:
+            parts[index] = parts[index]._replace(split_ops=(*parts[index].split_ops, split))
+        for each in (*_needed(waiting, node), node):
+            home[each] = index
+            parts[index].nodes.append(each)
+        waiting = [each for each in waiting if each not in home]
+    if waiting and parts:
+        parts[-1].nodes.extend(waiting)
+    return _without_trivial(parts, home)
+
+
+def matched_name(node: fx.Node, wanted: frozenset[str]) -> str | None:
+    """The name by which a node is one of the splitting operators."""
+    return next((name for name in operator_names(node) if name in wanted), None)
+
+
+def operator_names(node: fx.Node) -> tuple[str, ...]:
+    """`ns::op` and `ns::op.overload` of a node's operator; for a function of torch, the aten name."""
+    target = node.target
+    if node.op != "call_function":
+        return (f"aten::{target}",) if node.op == "call_method" else ()
+    if isinstance(target, torch._ops.OpOverload):
+        return target._schema.name, f"{target._schema.name}.{target._overloadname}"
+    if isinstance(target, torch._ops.OpOverloadPacket):
+        return (target._qualified_op_name,)
+    module = getattr(target, "__module__", None) or ""
+    name = getattr(target, "__name__", "")
+    return (f"aten::{name}",) if module.partition(".")[0] in ("torch", "_operator") else ()
+
+
+def unmatched(graph: fx.Graph, splitting_ops: list[str]) -> list[Unmatched]:
+    """The names that match no node, each with the nearest name that would."""
+    here = {name for node in graph.nodes for name in operator_names(node)}
+    custom = {name for name in here if not name.startswith("aten::")}
+    found = []
+    for name in splitting_ops:
+        if name in here:
+            continue
+        spelled = name.replace(".", "::", 1) if "::" not in name else name
+        near = [spelled] if spelled in here else difflib.get_close_matches(spelled, custom, 1, 0.5)
+        near = near or difflib.get_close_matches(spelled, here, 1, 0.75)
+        found.append(Unmatched(name, near[0] if near else None, _exists(name)))
+    return found
+
+
+def _exists(name: str) -> bool:
+    namespace, _, rest = name.partition("::")
+    if not rest:
+        return False
+    packet = getattr(getattr(torch.ops, namespace), rest.partition(".")[0], None)
+    return packet is not None
+
+
+def _home_of_getitem(node: fx.Node, home: dict[fx.Node, int], parts: list[Part]) -> int | None:
+    """Taking apart the outputs of a splitting operator belongs to its piece: no tuple crosses."""
+    if node.op != "call_function" or node.target is not operator.getitem:
+        return None
+    source = node.args[0]
+    if not isinstance(source, fx.Node) or isinstance(value_of(source), torch.Tensor):
+        return None
+    return home.get(source)
+
+
+def _needed(waiting: list[fx.Node], node: fx.Node) -> list[fx.Node]:
+    """Size expressions that `node` uses, and those that they use, in order."""
+    needed: set[fx.Node] = set()
+    queue = list(node.all_input_nodes)
+    while queue:
+        source = queue.pop()
+        if source in waiting and source not in needed:
+            needed.add(source)
+            queue.extend(source.all_input_nodes)
+    return [each for each in waiting if each in needed]
+
+
+def _without_trivial(parts: list[Part], home: dict[fx.Node, int]) -> list[Part]:
+    """Compiled parts without any compute dissolved: moved into the one before, or inlined."""
+    before: int | None = None
+    for index, part in enumerate(parts):
+        if part.kind != COMPILED:
+            continue
+        if not all(_is_trivial(node) for node in part.nodes):
+            before = index
+        elif before is not None and _can_move(part, before, home):
+            parts[before].nodes.extend(part.nodes)
+            home.update(dict.fromkeys(part.nodes, before))
+            parts[index] = part._replace(nodes=[])
+        else:
+            parts[index] = part._replace(kind=INLINED)
+    return [part for part in parts if part.nodes]
+
+
+def _is_trivial(node: fx.Node) -> bool:
+    """An allocation, a view or a size: nothing that a compiler could make faster."""
+    if node.meta.get(LOCAL):
+        return True
+    names = [name.rpartition("::")[2].partition(".")[0] for name in operator_names(node)]
+    return bool(names) and (names[0] in _ALLOCATIONS or names[0] in _VIEWS)
+
+
+def _can_move(part: Part, target: int, home: dict[fx.Node, int]) -> bool:
+    mine = set(part.nodes)
+    sources = {s for node in part.nodes for s in node.all_input_nodes if s not in mine}
+    return all(source.op in ("placeholder", "get_attr") or home[source] <= target for source in sources)
