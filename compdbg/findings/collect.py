@@ -10,15 +10,15 @@ import msgspec
 from compdbg.findings.base import Finding, Rule
 from compdbg.findings.compile_failed import compile_failed
 from compdbg.findings.dim_specialised import dim_specialised
-from compdbg.findings.graph_break import graph_break
-from compdbg.findings.guards_kept import guards_kept
-from compdbg.findings.nothing_compiled import nothing_compiled
-from compdbg.findings.recompile_limit import recompile_limit
-from compdbg.findings.recompiles import recompiles
 from compdbg.findings.fusion_missed import fusion_missed
 from compdbg.findings.fusion_no_candidate import fusion_no_candidate
 from compdbg.findings.fusion_not_run import fusion_not_run
+from compdbg.findings.graph_break import graph_break
+from compdbg.findings.guards_kept import guards_kept
+from compdbg.findings.nothing_compiled import nothing_compiled
 from compdbg.findings.pattern_unmatchable import pattern_unmatchable
+from compdbg.findings.recompile_limit import recompile_limit
+from compdbg.findings.recompiles import recompiles
 from compdbg.findings.recorder_degraded import recorder_degraded
 from compdbg.model.run import Run
 
