@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import select
+import shlex
 import signal
 import time
 from typing import TYPE_CHECKING
@@ -24,7 +25,9 @@ WORST = 3
 
 def print_last_lines(manifest: Manifest, named: str | None) -> None:
     """At most four lines on stderr; never raises."""
-    target = f" {named}" if named else ""
+    if not os.path.isdir(manifest.folder):  # the program removed it
+        return
+    target = f" {_word(named)}" if named else ""
     found = _in_time(manifest.folder)
     if found is None:
         lines = [f"recorded in {manifest.folder}; next: compdbg explain{target}"]
@@ -36,6 +39,11 @@ def print_last_lines(manifest: Manifest, named: str | None) -> None:
         os.write(2, "".join(f"compdbg: {line}\n" for line in lines).encode("utf-8", "backslashreplace"))
     except OSError:
         return
+
+
+def _word(folder: str) -> str:
+    """A folder as an argument that no shell, and no command of ours, takes for something else."""
+    return shlex.quote(folder if "/" in folder else f"{folder}/")
 
 
 Found = tuple[dict[str, int], list[str], str]

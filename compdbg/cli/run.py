@@ -74,7 +74,7 @@ def execute(arguments: argparse.Namespace) -> NoReturn:
         warn(f"not recording: {error}")
         os.execve(executable, argv, os.environ)
     ending = supervise(executable, argv, recording_environment(folder, options, foreign=line.is_command))
-    lines = Lines(folder)
+    lines = Lines(folder, warns=False)  # what is lost of this stands in the manifest too
     lines.note("child-end", **ending._asdict())
     lines.close()
     manifest.finish(ending.exit_status, ending.signal)
@@ -134,5 +134,7 @@ def program_name(line: CommandLine) -> str:
     first, *more = line.program
     if line.is_command or not first.startswith("-"):
         return first
+    if first == "-":
+        return "stdin"
     flags, is_module, attached = first.partition("m")
     return (attached or more[0]) if is_module and "c" not in flags else "command"

@@ -15,6 +15,8 @@ import time
 from _json import encode_basestring_ascii as _quoted
 from _thread import RLock
 
+from compdbg.record.privacy import text
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -40,22 +42,27 @@ def to_json(value: "Any") -> str:
 
 
 class Lines:
-    """The file of one process, `<host>-<pid>-<token>[-rank<n>].jsonl`, opened on the first line."""
+    """The file of one process, `<host>-<pid>-<token>[-rank<n>].jsonl`, opened on the first line.
 
-    def __init__(self, folder: str, rank: int | None = None) -> None:
+    `warns`: a loss is told on stderr and in the folder.
+    """
+
+    def __init__(self, folder: str, rank: int | None = None, *, warns: bool = True) -> None:
         self.folder = folder
+        self.warns = warns
         self.rank = rank
         self.process = f"{os.getpid()}-{os.urandom(3).hex()}"
         tag = "" if rank is None else f"-rank{rank}"
         self.name = f"{os.uname().nodename}-{self.process}{tag}"
         self.path = os.path.join(folder, f"{self.name}.jsonl")
         self.lost = 0
-        run = os.path.basename(folder).encode("utf-8", "backslashreplace").decode()
+        run = text(os.path.basename(folder))
         self._head = to_json({"run": run, "process": self.process, "rank": rank})[:-1].encode()
         self._seq = 0
         self._file: int | None = None
         self._identity: tuple[int, int] | None = None
         self._torn = False
+        self._reason = ""
         self._marker = ""
         self._lock = RLock()
 
@@ -79,7 +86,9 @@ class Lines:
         self.lost += 1
         if str(self.lost).strip("0") == "1":  # 1, 10, 100, ...
             self._mark()
-        warn(f"recording is incomplete: {error}")
+        self._reason = text(str(error))
+        if self.warns:
+            warn(f"recording is incomplete: {error}")
 
     def close(self) -> None:
         """Give the descriptor back; a line after this opens the file anew."""
@@ -137,13 +146,15 @@ class Lines:
 
     def _confess(self) -> None:
         """Say in the log how many events were lost before; raises OSError while writing fails."""
-        fields = {"kind": "events-lost", "count": self.lost, "reason": "the log could not be written"}
+        fields = {"kind": "events-lost", "count": self.lost, "reason": self._reason}
         self._put(to_json(fields)[1:].encode(), None)
         self.lost = 0
         self._mark()
 
     def _mark(self) -> None:
         """Keep `<name>.lost-<count>`, an empty file, in step with the count."""
+        if not self.warns:
+            return
         marker = os.path.join(self.folder, f"{self.name}.lost-{self.lost}") if self.lost else ""
         try:
             if marker and self._marker:

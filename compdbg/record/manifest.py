@@ -104,6 +104,7 @@ class Manifest:
             os.replace(partial, self._path())
         except OSError:
             self._overwrite(content)
+            _remove(partial)
 
     def _overwrite(self, content: str) -> None:
         """In its own place, which is large enough, where there is no room for another file."""
@@ -125,7 +126,15 @@ class Manifest:
 def _stem(program: str) -> str:
     """A program's name as a part of a folder's name."""
     name = os.path.basename(program.rstrip("/")).removesuffix(".py")
-    return "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "_" for c in name)[:60] or "run"
+    plain = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "_" for c in name)
+    return plain.lstrip("-.")[:60] or "run"
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        return
 
 
 def _make_home(base: str) -> None:
