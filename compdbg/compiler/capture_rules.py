@@ -20,8 +20,7 @@ from compdbg.events import Where
 aten = torch.ops.aten
 
 _SYNCHRONISING: dict[Any, str] = {
-    aten._local_scalar_dense.default: "reads a value back to the host (.item(), int(), float(), bool())",
-    aten.is_nonzero.default: "reads a value back to the host (a branch on a tensor)",
+    aten._local_scalar_dense.default: "reads a value back to the host (.item(), int(), a branch on a tensor)",
     aten.equal.default: "reads the comparison back to the host",
     aten.nonzero.default: "has a result whose size depends on the data",
     aten.masked_select.default: "has a result whose size depends on the data",
@@ -37,7 +36,7 @@ _TEXTS: tuple[tuple[str, str], ...] = (
     (r"thread", "other-thread"),
     (r"legacy stream|synchroni[sz]|\.item\(|cudaErrorStreamCaptureImplicit", "sync"),
 )
-_OURS = (str(Path(torch.__file__).parent), str(Path(__file__).parent))
+_NOT_THE_PROGRAM = ("<", str(Path(torch.__file__).parent), str(Path(__file__).parent), contextlib.__file__)
 
 
 class Fault(Struct, frozen=True, kw_only=True):
@@ -70,6 +69,15 @@ class _Watch(TorchDispatchMode):  # type: ignore[misc]
     def __init__(self, faults: list[Fault]) -> None:
         super().__init__()
         self._faults = faults
+
+    @classmethod
+    def is_infra_mode(cls) -> bool:
+        return True
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Let compiled functions be compiled and run as without us: else a compile goes unseen."""
+        return True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         why = _SYNCHRONISING.get(func)
@@ -127,7 +135,7 @@ def _fault(kind: str, message: str, op: str = "") -> Fault:
 
 def _program(frames: traceback.StackSummary) -> tuple[Where, ...]:
     """The frames of the program, without torch's, ours and generated code."""
-    mine = (f for f in frames if not f.filename.startswith(("<", *_OURS)))
+    mine = (f for f in frames if not f.filename.startswith(_NOT_THE_PROGRAM))
     return tuple(Where(f.filename, f.lineno or 0, f.name) for f in mine)[-20:]
 
 

@@ -7,14 +7,14 @@ is free for other captures as soon as that call is over.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from compdbg import probe
-from compdbg.compiler.addresses import Fixed
 from compdbg.compiler.arena import Arena
 from compdbg.compiler.config import CUDAGraphMode
+from compdbg.compiler.fixed_inputs import FixedInputs
 from compdbg.compiler.forward_context import BatchDescriptor, ForwardContext, pushed
 from compdbg.compiler.replay_plan import ReplayPlan, plan_replay
 from compdbg.compiler.static_metadata import Mismatch, StaticMetadata
@@ -48,7 +48,7 @@ class CapturedSize:
             key=next(_keys),
             uniform_decode=uniform,
         )
-        self._fixed: Fixed | None = None
+        self._fixed: FixedInputs | None = None
         self._metadata = StaticMetadata(size, arena) if mode is CUDAGraphMode.FULL else None
         self._plan: ReplayPlan | None = None
         self._refused = 0
@@ -67,9 +67,11 @@ class CapturedSize:
         self.captured = capture and not self.failed
         return outputs
 
-    def hold(self, flat: Sequence[Any], fixed: Iterable[int], names: Sequence[str]) -> None:
+    def hold(
+        self, flat: Sequence[Any], fixed: Iterable[int], static: Collection[int], names: Sequence[str]
+    ) -> None:
         """After the capture: the inputs `fixed` must be what and where they are now on every replay."""
-        self._fixed = Fixed(flat, fixed, names)
+        self._fixed = FixedInputs(flat, fixed, static, names)
         if self._metadata is None:
             self._plan = plan_replay(self.runnable, self.context.key)
 

@@ -189,16 +189,18 @@ def many_captures() -> Iterator[None]:
     Each collection walks every object of torch and the model: at 50 sizes of 17 pieces it would
     take longer than the captures themselves.
     """
-    was_enabled = gc.isenabled()
+    was_enabled, freezes = gc.isenabled(), gc.get_freeze_count() == 0
     gc.collect()
     gc.disable()
-    gc.freeze()
+    if freezes:
+        gc.freeze()
     if torch.cuda.is_available():
         torch.cuda.synchronize()
         torch.cuda.empty_cache()
     try:
         yield
     finally:
-        gc.unfreeze()
+        if freezes:
+            gc.unfreeze()
         if was_enabled:
             gc.enable()

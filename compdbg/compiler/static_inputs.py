@@ -170,7 +170,8 @@ class SizedCall:
         produced = slot.run(flat, outer, route.rows, capture=capture)
         if slot.captured:
             placed = {index for index, _ in self._passed.copied()}
-            slot.hold(flat, (i for i in range(len(flat)) if i not in placed), self.spec.input_names)
+            fixed = [i for i in range(len(flat)) if i not in placed]
+            slot.hold(flat, fixed, self.spec.static, self.spec.input_names)
             route.served.captures += 1
             if warm is None:
                 route.served.replay()
