@@ -8,6 +8,12 @@ from pathlib import PurePath
 import msgspec
 
 from compdbg.findings.base import Finding, Rule
+from compdbg.findings.side_effect_removed import side_effect_removed
+from compdbg.findings.clone_removed import clone_removed
+from compdbg.findings.clone_kept import clone_kept
+from compdbg.findings.cache_miss import cache_miss
+from compdbg.findings.cache_unusable import cache_unusable
+from compdbg.findings.slow_compile import slow_compile
 from compdbg.findings.compile_failed import compile_failed
 from compdbg.findings.dim_specialised import dim_specialised
 from compdbg.findings.fusion_missed import fusion_missed
@@ -23,6 +29,12 @@ from compdbg.findings.recorder_degraded import recorder_degraded
 from compdbg.model.run import Run
 
 RULES: tuple[Rule, ...] = (
+    slow_compile,
+    cache_unusable,
+    cache_miss,
+    clone_kept,
+    clone_removed,
+    side_effect_removed,
     fusion_missed,
     fusion_no_candidate,
     fusion_not_run,

@@ -6,6 +6,7 @@ its start, so it imports nothing that Python has not loaded by itself.
 """
 
 import sys
+import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     Callback = Callable[[], None]
 
 _waiting: "dict[str, list[Callback]]" = {}
+seconds: "dict[str, float]" = {}
+"""How long the import of a module that was waited for took."""
 _executed: set[str] = set()
 """Modules whose code has run to its end under our eyes, though Python still calls them initialising."""
 
@@ -69,7 +72,9 @@ def _announce(loader: "Any", fullname: str) -> None:
 
     def exec_module(module: "ModuleType") -> None:
         loader.__dict__.pop("exec_module", None)
+        started = time.perf_counter()
         execute(module)
+        seconds[fullname] = time.perf_counter() - started
         _executed.add(fullname)
         for callback in _waiting.pop(fullname, []):
             _contained(callback)

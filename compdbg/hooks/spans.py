@@ -15,6 +15,7 @@ from compdbg import probe
 from compdbg.events import Span, SpanBegin
 from compdbg.hooks.base import Hook, Part, Patches, Target, contained
 from compdbg.hooks.current import compile_id, plain_id
+from compdbg.hooks.importing import seconds
 
 NAME = "spans"
 TORCH = "torch"
@@ -90,9 +91,16 @@ def _around_end(original: Callable[..., Any]) -> Callable[..., Any]:
     return log_event_end
 
 
+def _install_torch(patches: Patches) -> None:
+    """torch has just been imported, if it was imported under our eyes."""
+    taken = seconds.pop(TORCH, None)
+    if taken is not None:
+        probe.emit(Span(name=f"import {TORCH}", duration_s=taken, category="import"))
+
+
 def _install(patches: Patches) -> None:
     patches.wrap(START, _around_start)
     patches.wrap(END, _around_end)
 
 
-HOOK = Hook(NAME, (Part("torch._dynamo.utils", _install),), (START, END))
+HOOK = Hook(NAME, (Part(TORCH, _install_torch), Part("torch._dynamo.utils", _install)), (START, END))

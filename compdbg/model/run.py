@@ -6,9 +6,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from compdbg.model.caches import Lookup, Problem, build_cache_problems, build_lookups
 from compdbg.model.frames import Frames, build_frames
 from compdbg.model.fusion import Fusion
+from compdbg.model.graphs import GraphStage, build_graphs
 from compdbg.model.health import Health, build_health
+from compdbg.model.mutation import KeptCopies, build_kept_copies
+from compdbg.model.passes import Pass, build_passes
 from compdbg.model.pipeline import (
     ServedSize,
     Setting,
@@ -20,6 +24,7 @@ from compdbg.model.pipeline import (
 from compdbg.model.recompiles import History, build_histories
 from compdbg.model.summary import Summary, summarise
 from compdbg.model.symbols import Dimension, build_dimensions
+from compdbg.model.time import Times
 from compdbg.model.uncompiled import Uncompiled, build_uncompiled
 from compdbg.store.locate import find_run
 from compdbg.store.reader import Log, read_log
@@ -66,6 +71,30 @@ class Run:
     @cached_property
     def dimensions(self) -> list[Dimension]:
         return build_dimensions(self.log)
+
+    @cached_property
+    def graphs(self) -> list[GraphStage]:
+        return build_graphs(self.log)
+
+    @cached_property
+    def passes(self) -> list[Pass]:
+        return build_passes(self.log)
+
+    @cached_property
+    def kept_copies(self) -> list[KeptCopies]:
+        return build_kept_copies(self.log)
+
+    @cached_property
+    def lookups(self) -> list[Lookup]:
+        return build_lookups(self.log)
+
+    @cached_property
+    def cache_problems(self) -> list[Problem]:
+        return build_cache_problems(self.log)
+
+    @cached_property
+    def times(self) -> Times:
+        return Times(self.log)
 
     @cached_property
     def fusion(self) -> Fusion:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from compdbg.events import ChildEnd, ProcessStart, TorchLoaded
+from compdbg.model.caches import is_cold
 from compdbg.store.reader import Log
 
 
@@ -47,6 +48,6 @@ def summarise(log: Log) -> Summary:
         device=torch.device if torch else None,
         processes=len(starts),
         ranks=sorted({h.rank for h, _ in starts if h.rank is not None}),
-        cold=None,
+        cold=is_cold(log),
         complete=bool(manifest.get("complete")),
     )

@@ -14,7 +14,7 @@ def render(view: View, width: int = 100) -> str:
     out = [view.title, *view.lines]
     if not view.items:
         return "\n".join([*out, f"  {view.empty}"]) + "\n"
-    if view.columns:
+    if view.columns and (view.shown is None or view.shown):
         out += ["", *_table(view, width)]
     return "\n".join(line.rstrip() for line in out) + "\n"
 
@@ -33,7 +33,8 @@ def columns_of(text: str) -> int:
 
 
 def _table(view: View, width: int) -> list[str]:
-    rows = [[clean(column.cell(item)) for column in view.columns] for item in view.items]
+    items = view.items if view.shown is None else view.shown
+    rows = [[clean(column.cell(item)) for column in view.columns] for item in items]
     titles = [column.title for column in view.columns]
     widths = _widths(view.columns, [titles, *rows], width)
     return [_line(row, widths, view.columns) for row in [titles, *rows]]

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from compdbg.views.base import ViewMaker
+from compdbg.views.cache import cache
 from compdbg.views.config import config
 from compdbg.views.events import events
 from compdbg.views.findings import findings
 from compdbg.views.frames import frames
 from compdbg.views.fusion import fusion
 from compdbg.views.health import health
+from compdbg.views.passes import passes
 from compdbg.views.sizes import sizes
 from compdbg.views.splits import splits
 from compdbg.views.summary import summary
+from compdbg.views.time import time
 from compdbg.views.unmeasured import memory, numerics
 
 VIEWS: dict[str, ViewMaker] = {
@@ -19,11 +22,14 @@ VIEWS: dict[str, ViewMaker] = {
     "findings": findings,
     "frames": frames,
     "fusion": fusion,
+    "passes": passes,
     "splits": splits,
     "sizes": sizes,
+    "cache": cache,
     "config": config,
     "numerics": numerics,
     "memory": memory,
+    "time": time,
     "events": events,
     "health": health,
 }

@@ -34,6 +34,8 @@ class View(Struct, frozen=True, kw_only=True):
     name: str
     title: str
     items: Sequence[Struct]
+    shown: Sequence[Struct] | None = None
+    """The rows worth a line of text, where these are not all; `lines` say what is left out."""
     columns: Sequence[Column] = ()
     lines: Sequence[str] = ()
     """Sentences above the table: what the rows add up to."""

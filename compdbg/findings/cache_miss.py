@@ -1,0 +1,133 @@
+"""`cache-miss`: compiled again although an earlier run did so too, and what differs in the key."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from compdbg.events import FactorChange, Where
+from compdbg.findings.base import Cost, Finding
+from compdbg.findings.words import listed
+from compdbg.model.caches import Lookup
+from compdbg.model.run import Run
+
+_MOST = 6
+_TEXT = 60
+
+
+def cache_miss(run: Run) -> Iterator[Finding]:
+    """One finding for each function and cause; the AOT key covers the FX key, so it goes first."""
+    groups: dict[tuple[str, tuple[str, ...]], list[Lookup]] = defaultdict(list)
+    explained: set[tuple[str, str | None]] = set()
+    for miss in _explained_misses(run):
+        same_compile = (miss.process, miss.compile_id)
+        if miss.layer == "fx" and same_compile in explained:
+            continue
+        if miss.layer == "aot":
+            explained.add(same_compile)
+        groups[miss.place, _cause(miss)].append(miss)
+    for (place, _), found in groups.items():
+        yield _finding(run, place, found)
+
+
+def _explained_misses(run: Run) -> list[Lookup]:
+    """Misses for which an earlier key is known, AOT before FX of the same compile."""
+    misses = [e for e in run.lookups if e.result == "miss" and e.nearest_key is not None]
+    return sorted(misses, key=lambda e: e.layer != "aot")
+
+
+def _cause(miss: Lookup) -> tuple[str, ...]:
+    return tuple(change.name for change in miss.changed_factors or ()) or (miss.reason,)
+
+
+def _finding(run: Run, place: str, found: list[Lookup]) -> Finding:
+    miss = found[0]
+    changes = miss.changed_factors or []
+    names = [change.name for change in changes]
+    if changes:
+        what = f"{listed(names, most=3)} of its cache key changed"
+        told = "; ".join(_said(change) for change in changes[:_MOST])
+    else:
+        what, told = miss.reason, miss.reason
+    return Finding(
+        code="cache-miss",
+        severity="info",
+        title=f"{_function(place)} was compiled again: {what}",
+        cause=(
+            f"The {miss.layer.upper()} cache has no entry for {miss.piece}. Its key differs from the nearest "
+            f"of an earlier run ({miss.nearest_run or 'unknown'}): {told}."
+            if changes
+            else f"The {miss.layer.upper()} cache was asked for {miss.piece} with a key that an earlier run "
+            f"({miss.nearest_run or 'unknown'}) stored: {told}."
+        ),
+        suggestion=_advice(names, miss),
+        where=_where(run, miss),
+        evidence=[e.event for e in found],
+        cost=Cost(results="same", seconds=_seconds(run, miss)),
+        data={
+            "layer": miss.layer,
+            "piece": miss.piece,
+            "key": miss.key,
+            "nearest_key": miss.nearest_key,
+            "nearest_run": miss.nearest_run,
+            "changed_factors": names,
+        },
+        subject=f"{place} {miss.layer}",
+    )
+
+
+def _said(change: FactorChange) -> str:
+    if change.name in ("gm", "fx_graph"):
+        return f"{change.name}: {_first_difference(change)}"
+    return f"{change.name}: {_short(change.before)} before, {_short(change.after)} now"
+
+
+def _first_difference(change: FactorChange) -> str:
+    """The first line of the graph that is not as it was."""
+    before, after = change.before.splitlines(), change.after.splitlines()
+    for old, new in zip(before, after, strict=False):
+        if old != new:
+            return f"`{_short(old)}` before, `{_short(new)}` now"
+    return "the graph differs"
+
+
+def _short(text: str) -> str:
+    flat = " ".join(text.split()) or "absent"
+    return f"{flat[:_TEXT]}…" if len(flat) > _TEXT else flat
+
+
+def _advice(names: list[str], miss: Lookup) -> str:
+    if any(
+        name.startswith(("inductor_config", "aot_config", "autograd_config", "fx_kwargs")) for name in names
+    ):
+        return "Keep the settings that changed equal over runs that are to share the cache."
+    if any(name in ("gm", "fx_graph") for name in names):
+        return (
+            "The program's graph differs. If the code is the same, look for a value that is traced as a "
+            "constant and varies from run to run: a path, a time, a random number, a size."
+        )
+    if any("example_inputs" in name for name in names):
+        return "Inputs differ in shape, stride, dtype or requires_grad: warm up with those that are served."
+    if not names:
+        return "Keep the cache folder (TORCHINDUCTOR_CACHE_DIR) between runs, and the same one."
+    return "Keep what changed equal over runs that are to share the cache."
+
+
+def _function(place: str) -> str:
+    return place or "a graph"
+
+
+def _seconds(run: Run, miss: Lookup) -> float | None:
+    took = [
+        p.duration_s
+        for p in run.times.phases
+        if p.process == miss.process and p.compile_id == miss.compile_id and p.depth == 0
+    ]
+    return round(sum(took), 3) if took else None
+
+
+def _where(run: Run, miss: Lookup) -> Where | None:
+    for compiled in run.frames.compiles:
+        if compiled.process == miss.process and compiled.compile_id == miss.compile_id:
+            return compiled.where
+    return None

@@ -1,0 +1,84 @@
+"""The looks into caches: what was asked, what came of it, and why."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from compdbg.events import CacheLookup, CacheProblem, FactorChange
+from compdbg.store.reader import Log
+
+
+class Lookup(Struct, frozen=True, kw_only=True):
+    """One look into one layer: `aot`, `fx`, `ours`, `vllm`, `twin`."""
+
+    piece: str | None
+    """The graph, or piece of one, that was asked for."""
+    range: str | None
+    layer: str
+    result: str
+    key: str | None
+    factors: str | None
+    """The text of the run that holds the key's components, one a line."""
+    changed_factors: list[FactorChange] | None
+    nearest_key: str | None
+    reason: str
+    bytes: int | None
+    duration_ms: float
+    compile_id: str | None
+    place: str
+    nearest_made: float | None
+    nearest_run: str
+    process: str
+    rank: int | None
+    event: str
+
+
+class Problem(Struct, frozen=True, kw_only=True):
+    """A cache that can't be used as it is, and where."""
+
+    layer: str
+    reason: str
+    path: str
+    process: str
+    event: str
+
+
+def build_lookups(log: Log) -> list[Lookup]:
+    return [
+        Lookup(
+            piece=event.graph,
+            range=event.range,
+            layer=event.layer,
+            result=event.result,
+            key=event.key,
+            factors=event.factors,
+            changed_factors=event.changed_factors,
+            nearest_key=event.nearest_key,
+            reason=event.reason,
+            bytes=event.bytes,
+            duration_ms=round(event.duration_ms, 3),
+            compile_id=event.compile_id,
+            place=event.place,
+            nearest_made=event.nearest_made,
+            nearest_run=event.nearest_run,
+            process=header.process,
+            rank=header.rank,
+            event=header.id,
+        )
+        for header, event in log.of(CacheLookup)
+    ]
+
+
+def build_cache_problems(log: Log) -> list[Problem]:
+    return [
+        Problem(layer=e.layer, reason=e.reason, path=e.path, process=h.process, event=h.id)
+        for h, e in log.of(CacheProblem)
+    ]
+
+
+def is_cold(log: Log) -> bool | None:
+    """Whether all that was compiled was compiled anew; None where no cache was asked."""
+    results = {event.result for _, event in log.of(CacheLookup)}
+    if "hit" in results:
+        return False
+    return True if results & {"miss", "stale", "corrupt", "bypass"} else None

@@ -1,0 +1,79 @@
+"""The passes over each graph, in the order in which they ran, and those a cache stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct, field
+
+from compdbg.events import CachedWork, Header, PassRun, Where
+from compdbg.store.reader import Log
+
+
+class Pass(Struct, frozen=True, kw_only=True):
+    """One pass over one graph. `before` and `after` name texts of the run, where it changed."""
+
+    name: str = field(name="pass")
+    graph: str
+    index: int
+    changed: bool
+    op_delta: dict[str, int]
+    duration_us: float
+    before: str | None
+    after: str | None
+    subsystem: str
+    slot: str | None
+    custom: bool
+    within: int | None
+    disabled_by: str | None
+    error: str | None
+    where: Where | None
+    compile_id: str | None
+    cached: bool
+    """Ran in the earlier run `run`, which filled the cache; here the artifact was loaded."""
+    run: str | None
+    process: str
+    rank: int | None
+    event: str
+
+
+def build_passes(log: Log) -> list[Pass]:
+    """Every pass seen, by process, in time; after them those of artifacts that came from a cache."""
+    return [*_seen(log), *_cached(log)]
+
+
+def _seen(log: Log) -> Iterator[Pass]:
+    for header, event in log.of(PassRun):
+        yield _row(header, event, event.graph, run=None)
+
+
+def _cached(log: Log) -> Iterator[Pass]:
+    for header, work in log.of(CachedWork):
+        for event in work.passes:
+            yield _row(header, event, work.graph, run=work.run)
+
+
+def _row(header: Header, event: PassRun, graph: str, *, run: str | None) -> Pass:
+    return Pass(
+        name=event.pass_name,
+        graph=graph,
+        index=event.index,
+        changed=event.changed,
+        op_delta=event.op_delta,
+        duration_us=round(event.duration_us, 1),
+        before=event.before,
+        after=event.after,
+        subsystem=event.subsystem,
+        slot=event.slot,
+        custom=event.custom,
+        within=event.within,
+        disabled_by=event.disabled_by,
+        error=event.error,
+        where=event.where,
+        compile_id=event.compile_id,
+        cached=run is not None,
+        run=run,
+        process=header.process,
+        rank=header.rank,
+        event=header.id,
+    )

@@ -1,0 +1,166 @@
+"""Where the time went: the phases that torch measures, as a tree, and what no phase accounts for."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from compdbg.events import Header, ProcessEnd, ProcessStart, Span, SpanBegin
+from compdbg.store.reader import Log
+
+IMPORT = "import torch"
+
+
+class Phase(Struct, frozen=True, kw_only=True):
+    """One phase of one process. `start_s` counts from the process's start; still open if `open`."""
+
+    span: str
+    parent: str | None
+    process: str
+    rank: int | None
+    start_s: float
+    duration_s: float
+    self_s: float
+    compile_id: str | None
+    category: str
+    open: bool
+    depth: int
+    event: str
+    parent_event: str | None
+
+
+class _Node(NamedTuple):
+    header: Header
+    span: Span | SpanBegin
+    start: float
+    duration: float
+    parent: int | None
+    open: bool
+
+
+class ProcessTime(Struct, frozen=True, kw_only=True):
+    """One process: how long it ran, and how much of that it compiled."""
+
+    process: str
+    rank: int | None
+    wall_s: float
+    compile_s: float
+    import_s: float | None
+    unaccounted_s: float
+    """Of the compile time: in a phase that has parts, and in none of its parts."""
+
+
+class Times:
+    """Phases by process, in the order in which they began; a parent before its children."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+
+    @cached_property
+    def phases(self) -> list[Phase]:
+        return [phase for nodes in self._nodes.values() for phase in _tree(nodes, self._starts)]
+
+    @cached_property
+    def processes(self) -> list[ProcessTime]:
+        by_process: dict[str, list[Phase]] = defaultdict(list)
+        for phase in self.phases:
+            by_process[phase.process].append(phase)
+        return [self._process(process, phases) for process, phases in by_process.items()]
+
+    @cached_property
+    def compile_s(self) -> float:
+        """Of the process that compiled longest: ranks compile side by side."""
+        return max((p.compile_s for p in self.processes), default=0.0)
+
+    def _process(self, process: str, phases: Sequence[Phase]) -> ProcessTime:
+        compiling = [p for p in phases if p.span != IMPORT]
+        outermost = [(p.start_s, p.start_s + p.duration_s) for p in compiling if p.depth == 0]
+        containers = {(p.process, p.parent_event) for p in compiling}
+        return ProcessTime(
+            process=process,
+            rank=phases[0].rank,
+            wall_s=self._ends[process] - self._starts[process],
+            compile_s=_covered(outermost),
+            import_s=next((p.duration_s for p in phases if p.span == IMPORT), None),
+            unaccounted_s=sum(p.self_s for p in compiling if (p.process, p.event) in containers),
+        )
+
+    @cached_property
+    def _starts(self) -> dict[str, float]:
+        starts = {h.process: h.time for h, _ in self._log.of(ProcessStart)}
+        for record in self._log.records:
+            starts.setdefault(record.header.process, record.header.time)
+        return starts
+
+    @cached_property
+    def _ends(self) -> dict[str, float]:
+        ends: dict[str, float] = {}
+        for record in self._log.records:
+            ends[record.header.process] = record.header.time
+        return ends | {h.process: h.time for h, _ in self._log.of(ProcessEnd)}
+
+    @cached_property
+    def _nodes(self) -> dict[str, dict[int, _Node]]:
+        """By process and the `seq` that children name as their parent."""
+        found: dict[str, dict[int, _Node]] = defaultdict(dict)
+        begun = {(h.process, h.seq) for h, _ in self._log.of(SpanBegin)}
+        for header, event in self._log.of(SpanBegin):
+            lasted = max(0.0, self._ends[header.process] - header.time)
+            parent = self._enclosing(header, begun)
+            found[header.process][header.seq] = _Node(header, event, header.time, lasted, parent, True)
+        for header, span in self._log.of(Span):
+            key = header.seq if span.begin is None else span.begin
+            start = header.time - span.duration_s
+            parent = self._enclosing(header, begun)
+            found[header.process][key] = _Node(header, span, start, span.duration_s, parent, False)
+        return found
+
+    def _enclosing(self, header: Header, begun: set[tuple[str, int]]) -> int | None:
+        """The phase around an event, past parents that are no phase (a frame, a pass)."""
+        parent = header.parent
+        while parent is not None and (header.process, parent) not in begun:
+            above = self._log.by_id.get(f"{header.process}:{parent}")
+            parent = above.header.parent if above is not None else None
+        return parent
+
+
+def _covered(intervals: Iterable[tuple[float, float]]) -> float:
+    """Seconds in at least one of the intervals: phases on other threads run beside each other."""
+    total, reached = 0.0, float("-inf")
+    for start, end in sorted(intervals):
+        total += max(0.0, end - max(start, reached))
+        reached = max(reached, end)
+    return total
+
+
+def _tree(nodes: dict[int, _Node], starts: dict[str, float]) -> Iterable[Phase]:
+    children: dict[int | None, list[int]] = defaultdict(list)
+    for key, node in nodes.items():
+        children[node.parent if node.parent in nodes else None].append(key)
+    waiting = [(key, 0) for key in sorted(children[None], key=lambda k: -nodes[k].start)]
+    while waiting:
+        key, depth = waiting.pop()
+        node = nodes[key]
+        below = sorted(children[key], key=lambda k: nodes[k].start)
+        inside = sum(nodes[k].duration for k in below)
+        parent = nodes.get(node.parent) if node.parent is not None else None
+        yield Phase(
+            span=node.span.name,
+            parent=parent.span.name if parent is not None else None,
+            process=node.header.process,
+            rank=node.header.rank,
+            start_s=round(node.start - starts[node.header.process], 6),
+            duration_s=round(node.duration, 6),
+            self_s=round(max(0.0, node.duration - inside), 6),
+            compile_id=node.span.compile_id,
+            category=node.span.category,
+            open=node.open,
+            depth=depth,
+            event=node.header.id,
+            parent_event=parent.header.id if parent is not None else None,
+        )
+        waiting += [(k, depth + 1) for k in reversed(below)]

@@ -1,0 +1,55 @@
+"""Each look into a cache: what came of it, and on a miss which components of the key differ."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from compdbg.model.caches import Lookup
+from compdbg.views.base import Column, Source, View
+from compdbg.views.places import size
+
+_KEY = 12
+
+
+def cache(source: Source) -> View:
+    items = source.run.lookups
+    return View(
+        name="cache",
+        title="Looks into caches of compiled artifacts",
+        lines=[*_lines(items), *(f"{p.layer}: {p.reason} {p.path}" for p in source.run.cache_problems)],
+        items=items,
+        columns=(
+            Column("piece", lambda e: e.piece or ""),
+            Column("range", lambda e: e.range or ""),
+            Column("layer", lambda e: e.layer),
+            Column("result", lambda e: e.result),
+            Column("key", lambda e: (e.key or "")[:_KEY]),
+            Column("size", lambda e: size(e.bytes), align="right"),
+            Column("why", lambda e: e.reason, wide=True),
+        ),
+        empty="no cache was asked: nothing was compiled",
+    )
+
+
+def _lines(items: Sequence[Lookup]) -> list[str]:
+    lines = []
+    for layer in dict.fromkeys(e.layer for e in items):
+        results = Counter(e.result for e in items if e.layer == layer)
+        lines.append(f"{layer}: " + ", ".join(f"{count} {result}" for result, count in results.most_common()))
+    misses = [e for e in items if e.result == "miss"]
+    if misses and all(e.nearest_key is None for e in misses):
+        lines.append("cold: no earlier entry is known for any of these functions")
+    return [*lines, *(line for miss in misses for line in _changes(miss))]
+
+
+def _changes(miss: Lookup) -> list[str]:
+    return [
+        f"{miss.piece} {miss.layer}, {c.name}: was {_short(c.before)}, is {_short(c.after)}"
+        for c in miss.changed_factors or ()
+    ]
+
+
+def _short(text: str) -> str:
+    flat = " ".join(text.split())
+    return f"{flat[:80]}…" if len(flat) > 80 else flat or "absent"

@@ -1,0 +1,67 @@
+"""The passes over each graph, in order: what each changed, and how long it took."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from compdbg.model.passes import Pass
+from compdbg.views.base import Column, Source, View
+from compdbg.views.places import counted, duration
+
+
+def passes(source: Source) -> View:
+    items = source.run.passes
+    return View(
+        name="passes",
+        title="Passes over graphs",
+        lines=_lines(items),
+        items=items,
+        shown=[p for p in items if _tells(p)],
+        columns=(
+            Column("graph", lambda p: p.graph),
+            Column("#", lambda p: str(p.index), align="right"),
+            Column("pass", _name),
+            Column("time", lambda p: duration(p.duration_us / 1e6), align="right"),
+            Column("did", _did, wide=True),
+        ),
+        empty="no pass was seen: nothing was compiled by Inductor, or all of it came from a cache",
+    )
+
+
+def _lines(items: Sequence[Pass]) -> list[str]:
+    seen = [p for p in items if not p.cached]
+    lines = []
+    if seen:
+        changed = sum(p.changed for p in seen)
+        total = sum(p.duration_us for p in seen if p.within is None) / 1e6
+        graphs = counted(len({p.graph for p in seen}), "graph")
+        lines.append(
+            f"{counted(len(seen), 'pass', 'passes')} over {graphs} in {duration(total)}, "
+            f"{changed} of them changed something; the others are not shown"
+        )
+    loaded = sorted({p.graph for p in items if p.cached})
+    if loaded:
+        runs = ", ".join(sorted({p.run or "an earlier run" for p in items if p.cached}))
+        lines.append(f"{', '.join(loaded)} came from a cache: the passes shown ran in {runs}")
+    return lines
+
+
+def _tells(one: Pass) -> bool:
+    return bool(one.changed or one.custom or one.disabled_by or one.error)
+
+
+def _name(one: Pass) -> str:
+    name = f"{one.name} ({one.slot})" if one.slot and one.slot != one.name else one.name
+    return f"  {name}" if one.within is not None else name
+
+
+def _did(one: Pass) -> str:
+    if one.disabled_by:
+        return f"disabled: {one.disabled_by}"
+    if one.error:
+        return f"raised {one.error}"
+    if not one.changed:
+        return ""
+    delta = " ".join(f"{change:+d} {op}" for op, change in one.op_delta.items())
+    said = delta or "changed arguments or order"
+    return f"{said} (in {one.run or 'an earlier run'})" if one.cached else said
