@@ -32,6 +32,7 @@ _WHAT = {
     "global-state": "global state ({subject})",
     "backend": "the backend",
     "aliasing": "which inputs are one tensor",
+    "training-mode": "the mode (train or eval)",
     "other": "the guard {subject}",
 }
 

@@ -115,6 +115,8 @@ def _read_size(guard: str, text: str) -> Cause | None:
     if found is None:
         return None
     source = shown(found["source"])
+    if source.endswith(".training"):
+        return Cause("training-mode", "training", wanted=found["wanted"])
     kind = "attribute" if _MODULE_INT in text or "." in source else "value"
     if found["source"].startswith("G["):
         kind = "global"

@@ -20,6 +20,9 @@ from compdbg.events import (
 )
 from compdbg.store.reader import Log, Record
 
+_WRAPPER = "_dynamo/external_utils.py:"
+"""torch's own function around a target whose frame it would not convert."""
+
 
 class Reason(Struct, frozen=True):
     """The guard of one earlier entry that failed, in torch's words."""
@@ -83,13 +86,23 @@ def build_frames(log: Log) -> Frames:
     compiles = [c for records in by_process.values() for c in _Process().read(records)]
     order = {record.id: n for n, record in enumerate(log.records)}
     compiles.sort(key=lambda c: order[c.events[0]])
+    requests = {event.request: (header.id, event) for header, event in log.of(CompileRequest)}
+    _name_targets(compiles, requests)
     return Frames(
         compiles=compiles,
-        requests={event.request: (header.id, event) for header, event in log.of(CompileRequest)},
+        requests=requests,
         breaks=[(header.id, event) for header, event in log.of(GraphBreak)],
         errors=[(header.id, event) for header, event in log.of(CompileError)],
         refused=[(header.id, event) for header, event in log.of(NotCompiled)],
     )
+
+
+def _name_targets(compiles: list[Compile], requests: dict[str, tuple[str, CompileRequest]]) -> None:
+    """A frame that was asked for goes by the name of what was asked: a module, not `forward` or `inner`."""
+    for compiled in compiles:
+        _, request = requests.get(compiled.request, ("", None))
+        if request is not None and (compiled.function == request.code or _WRAPPER in compiled.function):
+            compiled.name = request.target
 
 
 class _Process:

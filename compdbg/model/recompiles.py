@@ -30,6 +30,10 @@ None or a tensor, flags), one for each of three values."""
 _OTHERS_ALLOWED = 2
 
 
+Answered = dict[tuple[str, str, int | None], int]
+"""What varied -> the newest entry that was compiled because of it."""
+
+
 class Group(Struct, frozen=True, kw_only=True):
     """The recompiles of one cause: how many, with which values, more than is normal or not."""
 
@@ -80,13 +84,15 @@ def build_histories(frames: Frames) -> list[History]:
 
 def _groups(compiles: list[Compile]) -> list[Group]:
     causes: dict[tuple[str, str, str, int | None], list[tuple[Cause, Compile, Reason]]] = defaultdict(list)
+    answered: dict[str, Answered] = defaultdict(dict)
     first_of: set[str] = set()
     for compiled in compiles:
         again = compiled.frame in first_of
         first_of.add(compiled.frame)
         if compiled.reasons and (again or compiled.limit is not None):
-            cause, reason = main_cause(compiled.reasons)
+            cause, reason = main_cause(compiled.reasons, answered[compiled.frame])
             causes[compiled.frame, *cause.group].append((cause, compiled, reason))
+            answered[compiled.frame][cause.group] = _number(compiled.compile_id)
     groups = [_group(found) for found in causes.values()]
     return sorted(groups, key=lambda g: (-g.recompiles, g.cause, g.subject))
 
@@ -114,14 +120,21 @@ def _group(found: list[tuple[Cause, Compile, Reason]]) -> Group:
     )
 
 
-def main_cause(reasons: Sequence[Reason]) -> tuple[Cause, Reason]:
+def main_cause(reasons: Sequence[Reason], answered: Answered) -> tuple[Cause, Reason]:
     """The cause of a recompile: of the entry that came nearest, the newest of several.
 
     An entry that fails in a size, where guards of other kinds come before, fits in all else; the
-    newest of those is the one that torch had made most general.
+    newest of those is the one that torch had made most general. A size that a newer entry has
+    made dynamic (`answered`) says nothing: only that the older entry is more special.
     """
     read = [(read_reason(reason.text), reason) for reason in reasons]
-    return min(read, key=lambda pair: (_distance(pair[0]), -_number(pair[1])))
+
+    def rank(pair: tuple[Cause, Reason]) -> tuple[bool, int, int]:
+        cause, number = pair[0], _number(pair[1].failed)
+        stale = cause.kind in DYNAMIC and number < answered.get(cause.group, number)
+        return stale, _distance(cause), -number
+
+    return min(read, key=rank)
 
 
 def _distance(cause: Cause) -> int:
@@ -134,6 +147,6 @@ def _distance(cause: Cause) -> int:
     return 9 if cause.kind in far else 5
 
 
-def _number(reason: Reason) -> int:
-    number = reason.failed.rpartition("/")[2]
+def _number(compile_id: str) -> int:
+    number = compile_id.rpartition("/")[2]
     return int(number) if number.isdecimal() else -1
