@@ -11,7 +11,7 @@ from compdbg.model.fusion_sites import Site, grouped_by_reason
 from compdbg.model.run import Run
 
 _ADVICE = {
-    "target-mismatch": "Register a variant of the pattern that has {found} there, or take it out of the model.",
+    "target-mismatch": "Register a variant of the pattern with {found} there, or take it out of the model.",
     "multiple-users": "Keep the intermediate value to one user, or return it from the pattern as an output.",
     "arg-mismatch": "Register a variant of the pattern for {found}, or make the call as the pattern has it.",
     "dtype-mismatch": "Register the pattern with example inputs of the dtype that the model has.",

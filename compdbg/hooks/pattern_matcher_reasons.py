@@ -120,8 +120,8 @@ def _constant(pattern: Any, node: Any, failed: Any) -> Stop:
     given = failed.args[1] if len(failed.args) > 1 else None
     expected = failed.kwargs.get("pattern") if isinstance(failed.kwargs, dict) else None
     name = words.argument_of(pattern, node, given, expected)
-    wanted, found = f"{name}={value(expected)}", f"{name}={value(given)}"
-    return Stop("arg-mismatch", node, wanted, found, f"of {op_name(node.target)}")
+    wanted = f"{name}={value(expected)} of {op_name(node.target)}"
+    return Stop("arg-mismatch", node, wanted, f"{name}={value(given)}")
 
 
 def _structure(pattern: Any, node: Any, text: str) -> Stop:
