@@ -32,15 +32,17 @@ def test_a_branch_on_the_batch_size(engine, backend):
     assert recorded.alarms == ["guard-dropped-violated"]
 
 
+@pytest.fixture(scope="module")
+def fused(engine):
+    return engine.recorded("fusion.py", "1e-5", cache="fused", TOY_FUSIONS="1")
+
+
+@pytest.fixture(scope="module")
+def missed(engine):
+    return engine.recorded("fusion.py", "2e-5", cache="missed", TOY_FUSIONS="1")
+
+
 class TestFusion:
-    @pytest.fixture(scope="class")
-    def fused(self, engine):
-        return engine.recorded("fusion.py", "1e-5", cache="fused", TOY_FUSIONS="1")
-
-    @pytest.fixture(scope="class")
-    def missed(self, engine):
-        return engine.recorded("fusion.py", "2e-5", cache="missed", TOY_FUSIONS="1")
-
     def test_a_fusion_that_fires_is_counted_and_raises_no_alarm(self, engine, fused):
         assert fused.process.stdout.splitlines()[-1] == "fused kernels that ran: 2"
         rows = [r for r in engine.show(fused, "fusion") if r["pass"] == "RMSNormQuantFusionPass"]
