@@ -54,7 +54,7 @@ def plan_replay(stitched: Any, key: int) -> ReplayPlan | None:
     for link in chain.links:
         piece = pieces[link.piece]
         if not isinstance(piece, CUDAGraphWrapper):
-            writer.call(link, piece)
+            writer.call(link, getattr(piece, "forward", piece))
             continue
         entry = piece.entries.get(key)
         if entry is None or entry.replay is None:

@@ -23,6 +23,7 @@ from compdbg.compiler.cuda_graph import wrap_full
 from compdbg.compiler.dynamic_spec import DynamicSpec
 from compdbg.compiler.forward_context import ForwardContext, Warming, current, warming
 from compdbg.compiler.placement import PassedInputs, Route, StreamOrder
+from compdbg.compiler.ranges import compile_ranges
 from compdbg.compiler.static_buffers import StaticInput, Unpaddable
 from compdbg.compiler.tally import Tally
 
@@ -203,8 +204,5 @@ def _wants_gradients(inputs: Sequence[Any]) -> bool:
 
 
 def _compiled_as(config: CompilationConfig, n: int) -> str | None:
-    """The size or range that `n` rows are compiled as, by the configuration."""
-    if n in (config.compile_sizes or ()):
-        return str(n)
-    inside = ((low, high) for low, high in config.compile_ranges or () if low <= n <= high)
-    return next((f"{low}-{high}" for low, high in inside), None)
+    """The size or range that `n` rows are compiled as."""
+    return next((str(each) for each in compile_ranges(config) if n in each), None)

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from torch import fx
-
 from compdbg.compiler.codegen import chain_code
 from compdbg.compiler.pieces import Reference, Split
+from compdbg.compiler.replay_plan import Chain, Link
 
 Runnable = Callable[..., Sequence[Any]]
 
 
 class Stitched:
-    """`stitched(*graph_inputs) -> outputs`; `pieces` are called by name, in the order of `graph`."""
+    """`stitched(*graph_inputs) -> outputs`; `pieces` are called by name, in the order of `chain`."""
 
     def __init__(self, split: Split, pieces: Mapping[str, Any], name: str) -> None:
         self.pieces = dict(pieces)
-        self.graph = _chain_graph(split)
+        self.chain = _chain(split)
         self.code = chain_code(split, "chain")
         self.name = name
         called = {piece: getattr(what, "forward", what) for piece, what in self.pieces.items()}
@@ -29,21 +27,10 @@ class Stitched:
         return self.run(*inputs)
 
 
-def _chain_graph(split: Split) -> fx.Graph:
-    """The chain as a graph of `call_module` nodes."""
-    graph = fx.Graph()
-    values = {name: graph.placeholder(name) for name in split.inputs}
-    for piece in split.pieces:
-        call = graph.call_module(piece.name, tuple(values[name] for name in piece.inputs))
-        for i, name in enumerate(piece.outputs):
-            values[name] = graph.call_function(operator.getitem, (call, i))
-    graph.output(_resolved(split.outputs, values))
-    return graph
-
-
-def _resolved(outputs: Any, values: Mapping[str, fx.Node]) -> Any:
-    if isinstance(outputs, Reference):
-        return values[outputs.name]
-    if isinstance(outputs, (list, tuple)):
-        return tuple(_resolved(item, values) for item in outputs)
-    return outputs
+def _chain(split: Split) -> Chain | None:
+    """The chain as data; None where an output is no value of the graph."""
+    outputs = split.outputs if isinstance(split.outputs, (list, tuple)) else [split.outputs]
+    names = [output.name for output in outputs if isinstance(output, Reference)]
+    if len(names) != len(outputs):
+        return None
+    return Chain(split.inputs, [Link(p.name, p.inputs, p.outputs) for p in split.pieces], names)
