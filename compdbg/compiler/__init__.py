@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from compdbg.compiler.decorators import ignore_torch_compile, support_torch_compile
     from compdbg.compiler.effective import current_config, use_config
     from compdbg.compiler.forward_context import set_forward_context
-    from compdbg.compiler.warm_up import warm_up
+    from compdbg.compiler.warmup import warm_up
 
 _HOMES = {
     "CUDAGraphMode": "config",
@@ -38,7 +38,7 @@ _HOMES = {
     "set_forward_context": "forward_context",
     "support_torch_compile": "decorators",
     "use_config": "effective",
-    "warm_up": "warm_up",
+    "warm_up": "warmup",
 }
 
 __all__ = [

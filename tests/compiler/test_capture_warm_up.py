@@ -11,7 +11,7 @@ import torch
 from compdbg.compiler.config import CompilationConfig
 from compdbg.compiler.forward_context import current
 from compdbg.compiler.static_inputs import SizedCall
-from compdbg.compiler.warm_up import warm_up
+from compdbg.compiler.warmup import warm_up
 from compdbg.events import AddressChanged, Capture, Dispatch
 from tests.compiler.sized import Heard, Stitched, config, one_piece, spec
 
