@@ -16,6 +16,7 @@ from compdbg.hooks.pattern_matcher_misses import (
     at_first_stage,
     checked_away,
     discarded,
+    examined,
     unsupported,
 )
 from compdbg.hooks.pattern_matcher_owner import Owner
@@ -83,7 +84,7 @@ class Applying:
         if result:
             self.pending = Pending(tried, result)
         else:
-            self._note(tried, "missed", *at_first_stage(tried))
+            self._note(tried, "missed", *examined(at_first_stage, tried))
 
     def check_begins(self, match: Any) -> Checking | None:
         """torch asks the entry's check whether it wants `match`."""
@@ -100,7 +101,8 @@ class Applying:
         if result is True:
             self._fired(tried, match)
         elif result is False:
-            self._note(tried, "missed", *checked_away(tried, check, checking.second, checking.trace_error))
+            second, error = checking.second, checking.trace_error
+            self._note(tried, "missed", *examined(checked_away, tried, check, second, error))
         else:
             self.undecided = tried
 
@@ -115,16 +117,16 @@ class Applying:
         self.settle()
         for entry, pattern in self.info.entries_at(node):
             tried = Tried(self.matcher, entry, pattern, node)
-            self._note(tried, "discarded", *unsupported(tried))
+            self._note(tried, "discarded", *examined(unsupported, tried))
 
     def settle(self) -> None:
         """What was pending when torch went on: discarded after the match, or refused by its check."""
         pending, self.pending = self.pending, None
         if pending is not None:
-            self._note(pending.tried, "discarded", *discarded(pending.tried, pending.match))
+            self._note(pending.tried, "discarded", *examined(discarded, pending.tried, pending.match))
         undecided, self.undecided = self.undecided, None
         if undecided is not None:
-            self._note(undecided, "missed", *checked_away(undecided, None, None, ""))
+            self._note(undecided, "missed", *examined(checked_away, undecided, None, None, ""))
 
     def as_event(self, matched: int) -> PatternPass:
         """The apply as a whole, once it has ended."""

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from compdbg.events import NearMiss, Reason, Where
+from compdbg.hooks.base import report_error
 from compdbg.hooks.pattern_matcher_entries import EntryInfo, cells, function_name, unwrapped
 from compdbg.hooks.pattern_matcher_lint import registration_of
 from compdbg.hooks.pattern_matcher_reasons import Stop
@@ -29,6 +30,15 @@ class Tried(Struct):
     entry: EntryInfo
     pattern: Any
     node: Any
+
+
+def examined(look: Callable[..., Ended], tried: Tried, *more: Any) -> Ended:
+    """`look(tried, ...)`; an attempt that can't be looked into is still an attempt."""
+    try:
+        return look(tried, *more)
+    except Exception as error:
+        report_error("pattern_matcher", error)
+        return False, NearMiss(reason="other", stage="first", detail="the attempt could not be looked into")
 
 
 def at_first_stage(tried: Tried) -> Ended:

@@ -13,7 +13,7 @@ from msgspec import Struct
 from compdbg.events import Reason
 from compdbg.hooks import pattern_matcher_words as words
 from compdbg.hooks.pattern_matcher_sites import expressions
-from compdbg.hooks.pattern_matcher_words import is_node, is_op, op_name, plural, value
+from compdbg.hooks.pattern_matcher_words import is_node, is_op, plural, value
 
 
 class Step(Struct):
@@ -99,7 +99,7 @@ def _arity(pattern: Any, node: Any) -> Stop:
     extra = [f"{names(i)}={value(node.args[i])}" for i in range(wanted, given)]
     missing = [names(i) for i in range(given, wanted)]
     detail = f"{', '.join(extra)} is passed as well" if extra else f"{', '.join(missing)} is not passed"
-    op = op_name(node.target)
+    op = words.found(node)
     return Stop(
         "arg-mismatch", node, f"{op} with {plural(wanted, 'argument')}", plural(given, "argument"), detail
     )
@@ -111,7 +111,7 @@ def _users(pattern: Any, node: Any) -> Stop:
     detail = "the graph returns it" if any(u.op == "output" for u in users) else ""
     if dead:
         detail = f"nothing reads {', '.join(dead)}, but it counts as a user"
-    wanted = f"{op_name(node.target)} with {plural(pattern.users, 'user')}"
+    wanted = f"{words.found(node)} with {plural(pattern.users, 'user')}"
     found = f"{plural(len(users), 'user')}: {', '.join(words.described(u) for u in users)}"
     return Stop("multiple-users", node, wanted, found, detail)
 
@@ -120,12 +120,12 @@ def _constant(pattern: Any, node: Any, failed: Any) -> Stop:
     given = failed.args[1] if len(failed.args) > 1 else None
     expected = failed.kwargs.get("pattern") if isinstance(failed.kwargs, dict) else None
     name = words.argument_of(pattern, node, given, expected)
-    wanted = f"{name}={value(expected)} of {op_name(node.target)}"
+    wanted = f"{name}={value(expected)} of {words.found(node)}"
     return Stop("arg-mismatch", node, wanted, f"{name}={value(given)}")
 
 
 def _structure(pattern: Any, node: Any, text: str) -> Stop:
-    op = op_name(node.target)
+    op = words.found(node)
     if set(pattern.kwargs) - set(node.kwargs):
         wanted = ", ".join(f"{k}={words.wanted(v)}" for k, v in pattern.kwargs.items())
         found = ", ".join(f"{k}={value(v)}" for k, v in node.kwargs.items()) or "no keyword"

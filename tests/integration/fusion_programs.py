@@ -61,7 +61,9 @@ def rms_round(x: Tensor, w: Tensor) -> Tensor:
 
 def graph_of(function: Callable[..., Any], *inputs: Any) -> GraphModule:
     """A function as ATen ops, as a post-grad pass sees it, but for the user's lines."""
-    return make_fx(function, tracing_mode="fake")(*inputs)
+    graph = make_fx(function, tracing_mode="fake")(*inputs)
+    graph.graph.eliminate_dead_code()
+    return graph
 
 
 def compiled_with(
@@ -81,7 +83,7 @@ def compiled_with(
 def a_pass(
     pattern: Callable[..., Any], inputs: list[Tensor], name: str = "Fusion", **how: Any
 ) -> pm.PatternMatcherPass:
-    """A pass of one pattern. Its replacement is the pattern itself, twice negated."""
+    """A pass of one pattern, which is replaced by its first input, negated."""
     made = pm.PatternMatcherPass(pass_name=name)
     add_pattern(made, pattern, inputs, **how)
     return made
@@ -92,7 +94,7 @@ def add_pattern(
 ) -> None:
     def replacement(*args: Any) -> Any:
         out = pattern(*args)
-        return tuple(o.neg().neg() for o in out) if isinstance(out, tuple) else out.neg().neg()
+        return tuple(args[0].neg() for _ in out) if isinstance(out, tuple) else args[0].neg()
 
     replacement.__signature__ = inspect.signature(pattern)  # type: ignore[attr-defined]
     pm.register_replacement(pattern, replacement, inputs, pm.fwd_only, made, **how)

@@ -1,0 +1,288 @@
+"""Which anchors are sites, which sites are misses, and what the pass as a whole came to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import torch._inductor.pattern_matcher as pm  # noqa: E402
+from torch import Tensor  # noqa: E402
+
+from tests.integration.fusion_programs import (  # noqa: E402
+    W,
+    X,
+    a_pass,
+    add_pattern,
+    alarms,
+    compiled_with,
+    findings,
+    graph_of,
+    only_row,
+    ops,
+    rms_pass,
+)
+
+pytestmark = pytest.mark.torch
+Recorder = Callable[..., AbstractContextManager[Any]]
+
+
+def eps_variants(*values: float, name: str = "Variants") -> pm.PatternMatcherPass:
+    made = pm.PatternMatcherPass(pass_name=name)
+    for eps in values:
+        add_variant(made, eps)
+    return made
+
+
+def add_variant(made: pm.PatternMatcherPass, eps: float) -> None:
+    def pattern(x: Tensor, w: Tensor) -> Tensor:
+        return ops.rms(x, w, eps).round()
+
+    add_pattern(made, pattern, [X, W], skip_duplicates=True)
+
+
+class TestSiblings:
+    @pytest.mark.parametrize("registered", [(1e-5, 1e-6), (1e-6, 1e-5)])
+    def test_one_of_two_variants_fires(self, record_here: Recorder, registered: tuple[float, ...]) -> None:
+        def step(x: Tensor, w: Tensor) -> Tensor:
+            for _ in range(4):
+                x = ops.rms(x, w, 1e-5).round()
+            return x
+
+        with record_here() as run:
+            eps_variants(*registered).apply(graph_of(step, X, W))
+        whole = run.fusion["Variants"]
+        assert (whole.outcome, whole.matched) == ("fired", 4)
+        assert {r.pattern: r.outcome for r in whole.rows} == {
+            "add_variant.pattern(eps=1e-05)": "fired",
+            "add_variant.pattern(eps=1e-06)": "superseded",
+        }
+        assert not alarms(run)
+
+    def test_neither_variant_fits_one_site(self, record_here: Recorder) -> None:
+        def step(x: Tensor, w: Tensor) -> Tensor:
+            return ops.rms(ops.rms(x, w, 1e-5).round(), w, 1e-3).round()
+
+        with record_here() as run:
+            eps_variants(1e-5, 1e-6).apply(graph_of(step, X, W))
+        assert {r.pattern: (r.outcome, r.matched, r.sites_left) for r in run.fusion} == {
+            "add_variant.pattern(eps=1e-05)": ("missed", 1, 1),
+            "add_variant.pattern(eps=1e-06)": ("missed", 0, 1),
+        }
+        (finding,) = findings(run, "fusion-missed")
+        assert (finding.data["reason"], finding.data["sites"], finding.data["fired"]) == (
+            "arg-mismatch",
+            1,
+            1,
+        )
+        assert finding.cause.endswith("At 1 site the pass fired.")
+
+    def test_a_longer_pattern_takes_the_site(self, record_here: Recorder) -> None:
+        with record_here() as run:
+            made = a_pass(lambda x, w: ops.rms(x.sin(), w, 1e-5).round(), [X, W], "Two")
+            add_pattern(made, lambda x, w: ops.rms(x, w, 1e-5).round(), [X, W])
+            made.apply(graph_of(lambda x, w: ops.rms(x, w, 1e-5).round(), X, W))
+        assert [r.outcome for r in run.fusion] == ["fired", "superseded"]
+        assert not alarms(run)
+
+    def test_an_anchor_inside_a_siblings_match(self, record_here: Recorder) -> None:
+        """The inner `round` is consumed by the longer pattern before it can be tried."""
+        with record_here() as run:
+            made = a_pass(lambda x, w: ops.rms(x, w, 1e-5).round().relu(), [X, W], "Two")
+            add_pattern(made, lambda x, w: ops.rms(x, w, 1e-6).round(), [X, W])
+            made.apply(graph_of(lambda x, w: ops.rms(x, w, 1e-5).round().relu(), X, W))
+        assert sorted(r.outcome for r in run.fusion) == ["fired", "no-candidate"]
+        assert not alarms(run)
+
+    def test_a_later_pass_takes_what_this_one_missed(self, record_here: Recorder) -> None:
+        graph = graph_of(lambda x, w: ops.rms(x, w, 1e-6).round(), X, W)
+        with record_here() as run:
+            eps_variants(1e-5, name="First").apply(graph)
+            eps_variants(1e-6, name="Second").apply(graph)
+        assert run.fusion["First"].outcome == "superseded"
+        assert run.fusion["Second"].outcome == "fired"
+        assert not alarms(run)
+
+    def test_duplicates_of_one_name(self, record_here: Recorder) -> None:
+        """Two patterns whose functions are called alike and close over nothing are numbered."""
+        with record_here() as run:
+            made = a_pass(lambda x, w: ops.rms(x, w, 1e-5).round(), [X, W], "Two")
+            add_pattern(made, lambda x, w: ops.rms(x, w, 1e-5).floor(), [X, W])
+            made.apply(graph_of(lambda x, w: ops.rms(x, w, 1e-5).floor(), X, W))
+        prefix = "TestSiblings.test_duplicates_of_one_name.lambda"
+        assert {r.pattern: r.outcome for r in run.fusion} == {
+            f"{prefix}#1": "no-candidate", f"{prefix}#2": "fired",
+        }  # fmt: skip
+
+    def test_entries_that_share_a_pattern_object(self, record_here: Recorder) -> None:
+        aten = torch.ops.aten
+        with record_here() as run:
+            made = pm.PatternMatcherPass(pass_name="Shared")
+            pattern = pm.CallFunction(aten.relu.default, pm.CallFunction(aten.sin.default, pm.Arg()))
+            for answer in (False, True):
+
+                def handler(match: pm.Match, x: Any) -> None:
+                    node = match.output_node()
+                    node.replace_all_uses_with(x)
+                    match.erase_nodes()
+
+                handler.__qualname__ = f"handler_{answer}"
+                pm.register_graph_pattern(pattern, extra_check=lambda m, a=answer: a, pass_dict=made)(handler)
+            made.apply(graph_of(lambda x: x.sin().relu(), X))
+        assert {r.pattern: (r.outcome, r.reason) for r in run.fusion} == {
+            "handler_False": ("superseded", "extra-check"),
+            "handler_True": ("fired", None),
+        }
+
+
+class TestSeveralGraphs:
+    def test_fires_in_one_and_has_no_candidate_in_another(self, record_here: Recorder) -> None:
+        with record_here() as run:
+            made = rms_pass()
+            made.apply(graph_of(lambda x, w: ops.rms(x, w, 1e-5).round(), X, W))
+            made.apply(graph_of(lambda x: x.sin(), X))
+        assert run.fusion["RMSRound"].matched == 1
+        assert run.fusion["RMSRound"].outcome == "fired"
+        assert not findings(run, "fusion-no-candidate")
+
+    def test_a_miss_in_one_of_two_equal_graphs_stays_one(self, record_here: Recorder) -> None:
+        """Nodes of one name in two graphs are two sites."""
+        with record_here() as run:
+            made = rms_pass()
+            made.apply(graph_of(lambda x, w: ops.rms(x, w, 1e-6).round(), X, W))
+            made.apply(graph_of(lambda x, w: ops.rms(x, w, 1e-5).round(), X, W))
+        row = only_row(run, "RMSRound")
+        assert (row.outcome, row.matched, row.candidates, row.sites_left) == ("missed", 1, 2, 1)
+
+    def test_forward_and_backward(self, record_here: Recorder) -> None:
+        """The backward has the anchor op for a reason of its own: no miss."""
+        x = torch.randn(5, 4, requires_grad=True)
+        with record_here() as run:
+            made = a_pass(lambda x: (x + 1).neg(), [X], "Forward")
+            compiled_with(lambda x: (x + 1).neg().sum(), x, passes=[made.apply]).backward()
+        assert run.fusion["Forward"].matched == 1
+        assert run.fusion["Forward"].outcome == "fired"
+        assert not alarms(run)
+
+    def test_applied_twice_to_one_graph(self, record_here: Recorder) -> None:
+        graph = graph_of(lambda x, w: ops.rms(ops.rms(x, w, 1e-5).round(), w, 1e-6).round(), X, W)
+        with record_here() as run:
+            made = rms_pass()
+            made.apply(graph)
+            made.apply(graph)
+        row = only_row(run, "RMSRound")
+        assert (row.outcome, row.matched, row.sites_left, row.candidates) == ("missed", 1, 1, 2)
+        assert findings(run, "fusion-missed")[0].data["sites"] == 1
+
+    def test_the_second_application_takes_what_the_first_missed(self, record_here: Recorder) -> None:
+        graph = graph_of(lambda x, w: ops.rms(x, w, 1e-5).to(torch.float64).round(), X, W)
+        with record_here() as run:
+            made = rms_pass()
+            made.apply(graph)
+            cast = next(n for n in graph.graph.nodes if "to_copy" in n.name)
+            cast.replace_all_uses_with(cast.args[0])
+            graph.graph.erase_node(cast)
+            made.apply(graph)
+        assert only_row(run, "RMSRound").outcome == "fired"
+        assert not alarms(run)
+
+
+class TestLookedThrough:
+    """A pattern anchored on the `getitem` of an op is tried at every `getitem` of the graph."""
+
+    def outputs_pass(self) -> pm.PatternMatcherPass:
+        return a_pass(lambda x: ops.scaled(x.sin(), 2.0)[0], [X], "Item")
+
+    def test_getitems_of_other_ops_are_no_sites(self, record_here: Recorder) -> None:
+        with record_here() as run:
+            self.outputs_pass().apply(graph_of(lambda x: x.sin().split(2)[0] + x.sin().split(2)[1], X))
+        row = only_row(run, "Item")
+        assert (row.outcome, row.candidates) == ("no-candidate", 0)
+        assert row.attempted > 0
+
+    def test_both_items_of_one_op_are_one_site(self, record_here: Recorder) -> None:
+        def both(x: Tensor) -> Any:
+            y, total = ops.scaled(x.cos(), 3.0)
+            return y, total
+
+        with record_here() as run:
+            made = a_pass(lambda x: ops.scaled(x.sin(), 2.0)[0].cos(), [X], "Item")
+            add_pattern(made, lambda x: ops.scaled(x.sin(), 2.0)[0], [X])
+            made.apply(graph_of(both, X))
+        assert max(r.candidates for r in run.fusion) == 1
+
+    def test_a_functionalized_op_is_its_op(self, record_here: Recorder) -> None:
+        auto = torch.ops.higher_order.auto_functionalized
+
+        def pattern(x: Tensor) -> Tensor:
+            return auto(ops.bump.default, x=x.sin())[1].round()
+
+        def other_op(x: Tensor) -> Tensor:
+            return auto(ops.bump.default, x=x.cos())[1].round()
+
+        with record_here() as run:
+            made = a_pass(pattern, [X], "Functional")
+            made.apply(graph_of(pattern, X))
+            made.apply(graph_of(other_op, X))
+        rows = list(run.fusion)
+        assert sum(r.matched for r in rows) == 1
+        assert [(r.outcome, r.reason) for r in rows] == [("missed", "target-mismatch")]
+        assert rows[0].near_miss is not None
+        assert rows[0].near_miss.wanted == "aten.sin.default"
+
+
+class TestNoCandidate:
+    def test_says_what_is_not_there(self, record_here: Recorder) -> None:
+        with record_here() as run:
+            rms_pass().apply(graph_of(lambda x, w: ops.rms(x, w, 1e-5).floor(), X, W))
+        (finding,) = findings(run, "fusion-no-candidate")
+        assert finding.severity == "info"
+        assert only_row(run, "RMSRound").why == "no aten.round.default in the graph"
+
+    def test_the_ops_that_the_wanted_one_is_made_of(self, record_here: Recorder) -> None:
+        def native(x: Tensor, w: Tensor) -> Tensor:
+            normal = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-5) * w
+            return normal.round()
+
+        with record_here() as run:
+            made = rms_pass()
+            compiled_with(native, torch.randn(5, 4), torch.randn(4), passes=[made.apply])
+        (finding,) = findings(run, "fusion-no-candidate")
+        assert finding.severity == "warning"
+        assert finding.data["form"] == "decomposed"
+        assert finding.data["wanted"] == "fusion_tests.rms.default"
+        assert finding.data["found"] == "pow, mean, add, rsqrt, mul, mul"
+        assert finding.where is not None and finding.where.line == native.__code__.co_firstlineno + 1
+
+    @pytest.mark.parametrize(
+        "alike",
+        [
+            lambda x, w: (x * torch.rsqrt(w)).mean(-1).round(),
+            lambda x, w: (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-5) * w).floor(),
+            lambda x, w: (x.pow(2).mean(-1, keepdim=True) + 1e-5).round() * w,
+            lambda x, w: (torch.rsqrt(x), w.pow(2).mean() + 1, (x * w * w).round()),
+        ],
+        ids=["no-pow", "no-anchor", "no-rsqrt", "not-connected"],
+    )
+    def test_parts_of_them_are_no_other_form(self, record_here: Recorder, alike: Any) -> None:
+        with record_here() as run:
+            rms_pass().apply(graph_of(alike, X, W))
+        assert not alarms(run)
+
+    def test_another_overload_of_the_op(self, record_here: Recorder) -> None:
+        with record_here() as run:
+            made = a_pass(lambda x, y: torch.ops.aten.pow.Tensor_Tensor(x.sin(), y), [X, torch.empty(5, 4)])
+            made.apply(graph_of(lambda x: x.sin().pow(3.0), X))
+        (finding,) = findings(run, "fusion-no-candidate")
+        assert (finding.severity, finding.data["form"]) == ("warning", "overload")
+
+    def test_a_graph_that_is_not_in_aten_ops_yet(self, record_here: Recorder) -> None:
+        graph = torch.fx.symbolic_trace(lambda x: torch.relu(x.sin()))
+        with record_here() as run:
+            a_pass(lambda x: x.sin().relu(), [X]).apply(graph)
+        (finding,) = findings(run, "fusion-no-candidate")
+        assert (finding.severity, finding.data["form"]) == ("warning", "torch-function")
