@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 BOOTSTRAP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bootstrap")
 """The folder on PYTHONPATH that starts recording in interpreters without our `.pth` file."""
 _END_OF_BOOTSTRAP = os.path.join("compdbg", "launch", "bootstrap")
+_NAMES = ("COMPDBG_RUN", "VLLM_COMPDBG_RUN")
 MAX_NOTES = 20
 _notes = 0
 
@@ -75,11 +76,11 @@ def why_missed(words: "Sequence[str]", environment: "Sequence[bytes] | None") ->
         for letter in "IE":
             if letter in flags:
                 return f"python -{letter} ignores PYTHONPATH"
-    if environment is not None and not any(
-        entry.startswith((b"COMPDBG_RUN=", b"VLLM_COMPDBG_RUN=")) for entry in environment
-    ):
-        return "its environment was replaced by one without COMPDBG_RUN"
-    return ""
+    if environment is None:
+        kept = any(name in os.environ for name in _NAMES)
+    else:
+        kept = any(entry.startswith(tuple(f"{name}=".encode() for name in _NAMES)) for entry in environment)
+    return "" if kept else "its environment was replaced by one without COMPDBG_RUN"
 
 
 def _is_python(executable: str) -> bool:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-_HIGH = (1000, 500, 240)
+_HIGH = range(1000, 200, -100)
 """Where our descriptor goes: above the numbers that a program expects its own files to get."""
 WARNED = "COMPDBG_WARNED"
 """Set once a process has warned, so that those that it starts keep quiet."""

@@ -94,7 +94,7 @@ def test_errors_and_warnings_read_as_under_python(tmp_path: Path) -> None:
 
 
 def test_processes_of_a_program_that_compiles(tmp_path: Path) -> None:
-    """By fork, with what the parent compiled; by fork and by spawn of multiprocessing, which runs no atexit."""
+    """By fork, with what the parent compiled; and workers of multiprocessing, which run no atexit."""
     write(
         tmp_path,
         {
