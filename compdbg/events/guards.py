@@ -21,6 +21,8 @@ class Guard(Struct, frozen=True, kw_only=True, omit_defaults=True):
     layer: str = "dynamo"
     value: Any = None
     """For guards on constants: the value frozen at trace time, as JSON or its text."""
+    constant: str = ""
+    """For a Python value of the user's that is frozen in the code: what the user calls it."""
 
 
 class Guards(Event, frozen=True):
@@ -35,7 +37,11 @@ class Guards(Event, frozen=True):
 
 
 class GuardViolation(Event, frozen=True):
-    """A dropped guard was false on a call: the first time, and when its values change."""
+    """A dropped guard was false on a call: the first time, and when its values change.
+
+    Guards that are false for one reason share a `cause`: one attribute seen through several sources,
+    one size in several expressions. `expr` is the guard that says it best, `also` are the others.
+    """
 
     frame: str
     compile_id: str
@@ -52,6 +58,13 @@ class GuardViolation(Event, frozen=True):
     why: str = ""
     """Why the effect is what it is, in words."""
     where: Where | None = None
+    cause: str = ""
+    """Names the cause within its frame."""
+    name: str = ""
+    """What the guard is about, as the user calls it: `self.scale`, `x.shape[0]`, `num_threads`."""
+    also: list[str] = []
+    guards: int = 1
+    """How many guards of the entry are false for this cause; `also` names the first few."""
 
 
 class GuardAudit(Event, frozen=True):
@@ -63,4 +76,6 @@ class GuardAudit(Event, frozen=True):
     checked: int
     violations: dict[str, int] = {}
     """Expression of a dropped guard -> calls on which it was seen false."""
+    causes: dict[str, int] = {}
+    """Cause -> calls on which any of its guards was seen false."""
     seconds: float = 0.0

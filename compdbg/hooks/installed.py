@@ -16,6 +16,7 @@ MODULES: dict[str, str] = {
     "fusion_config": "compdbg.hooks.fusion_config",
     "requests": "compdbg.hooks.requests",
     "dynamo": "compdbg.hooks.dynamo",
+    "guards": "compdbg.hooks.guards",
     "symbols": "compdbg.hooks.symbols",
     "caches": "compdbg.hooks.caches",
     "clones": "compdbg.hooks.clones",

@@ -34,6 +34,10 @@ def is_torch_file(name: str) -> bool:
     return name.startswith((home, _OURS)) or name.startswith("<frozen")
 
 
+def is_our_file(name: str) -> bool:
+    return name.startswith(_OURS)
+
+
 def _is_plumbing(name: str) -> bool:
     return is_torch_file(name) or name.startswith(_STDLIB)
 

@@ -1,0 +1,140 @@
+"""torch's own tree of guards, from which guards that were seen false are taken out."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from compdbg.events import Guard
+from compdbg.hooks.audit_watches import MISSING, AccessWatch, LeafWatch, Scope, Watch
+
+_REMARK = re.compile(r"\s+# .*$", re.DOTALL)
+_HINT = re.compile(r" \(HINT: .*\)$", re.DOTALL)
+_OFTEN = ("EQUALS_MATCH", "CONSTANT_MATCH")
+
+
+class Tree:
+    """All guards on values, as torch built them before it filtered; checked at torch's speed."""
+
+    def __init__(self, manager: Any, records: Iterable[Guard]) -> None:
+        self._manager = manager
+        """Owns the tree: managers and leaves below are references into it."""
+        self._present: Any = manager.root
+        self._out: set[str] = set()
+        self._records: dict[str, list[Guard]] = {}
+        for record in records:
+            self._records.setdefault(record.source, []).append(record)
+
+    def check(self, f_locals: Any) -> bool:
+        return bool(self._present.check(f_locals))
+
+    def take_out(self, scope: Scope) -> list[Watch]:
+        """Watches for every manager with a guard that is false now, and for all below it.
+
+        Such a manager leaves the tree; the rest of it is checked as before. Empty if none is false,
+        which means that torch's tree and its sources disagree.
+        """
+        false = {m.get_source() for m in self._managers() if not _holds(m, scope)}
+        if not false:
+            return []
+        watches = [w for top in self._tops(false) for w in self._watches(top, scope)]
+        self._out |= false
+        self._present = self._manager.root.clone_manager(lambda m: m.get_source() not in self._out)
+        return watches
+
+    def _managers(self) -> Iterator[Any]:
+        """All managers that are still in the tree, parents first; not the root, which guards no value."""
+        waiting = list(_children(self._manager.root))
+        while waiting:
+            manager = waiting.pop()
+            if manager.get_source() not in self._out:
+                yield manager
+                waiting.extend(_children(manager))
+
+    def _tops(self, false: set[str]) -> Iterator[Any]:
+        """The false managers with no false one above them."""
+        waiting = list(_children(self._manager.root))
+        while waiting:
+            manager = waiting.pop()
+            source = manager.get_source()
+            if source in self._out:
+                continue
+            if source in false:
+                yield manager
+            else:
+                waiting.extend(_children(manager))
+
+    def _watches(self, top: Any, scope: Scope) -> Iterator[Watch]:
+        waiting = [top]
+        while waiting:
+            manager = waiting.pop()
+            source = manager.get_source()
+            found = False
+            for guard in manager.get_leaf_guards():
+                expr = text_of(guard)
+                record = self.record(source, type(guard).__name__, expr)
+                if callable(guard) and (record is None or not record.kept):
+                    found = True
+                    yield LeafWatch(guard, self._manager.root, source, expr, record)
+            if not found and value_at(source, scope) is MISSING:
+                yield AccessWatch(source, self.record(source, "", ""))
+            waiting.extend(_children(manager))
+
+    def record(self, source: str, leaf: str, expr: str) -> Guard | None:
+        """The record that a leaf comes from: the same source and expression, else the nearest above."""
+        plain = source.removesuffix(".__dict__").removesuffix(".__code__")
+        candidates = self._records.get(source) or self._records.get(plain) or []
+        for record in candidates:
+            if record.expr == expr or record.type == leaf:
+                return record
+        if candidates:
+            return candidates[0]
+        while source:
+            source = (
+                source[: max(source.rfind("."), source.rfind("["))]
+                if ("." in source or "[" in source)
+                else ""
+            )
+            if source in self._records:
+                return self._records[source][0]
+        return None
+
+
+def text_of(guard: Any) -> str:
+    """A leaf's expression, without the user's line and the hint that torch appends."""
+    parts = [_HINT.sub("", _REMARK.sub("", part)).rstrip() for part in guard.verbose_code_parts()]
+    return parts[0] if parts else type(guard).__name__
+
+
+def value_at(source: str, scope: Scope) -> Any:
+    try:
+        return eval(source, scope)
+    except Exception:
+        return MISSING
+
+
+def _holds(manager: Any, scope: Scope) -> bool:
+    leaves = [guard for guard in manager.get_leaf_guards() if callable(guard)]
+    try:
+        value = eval(manager.get_source(), scope)
+    except (NameError, SyntaxError):
+        return True
+    except Exception:
+        return False
+    for guard in leaves:
+        try:
+            if not guard(value):
+                return False
+        except Exception:
+            return False
+    return True
+
+
+def _children(manager: Any) -> list[Any]:
+    dict_manager = sys.modules["torch"]._C._dynamo.guards.DictGuardManager
+    if isinstance(manager, dict_manager):
+        pairs = manager.get_key_value_managers().values()
+        return [m for pair in pairs for m in pair if m is not None]
+    return list(manager.get_child_managers())
