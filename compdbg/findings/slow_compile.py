@@ -9,7 +9,7 @@ from compdbg.events import Where
 from compdbg.findings.base import Cost, Finding
 from compdbg.findings.words import listed
 from compdbg.model.run import Run
-from compdbg.model.time import IMPORT, Phase, ProcessTime
+from compdbg.model.time import Phase, ProcessTime
 
 ALWAYS_S = 20.0
 """Compile time that is worth knowing in any run."""
@@ -32,7 +32,7 @@ def _is_slow(process: ProcessTime) -> bool:
 
 
 def _finding(run: Run, process: ProcessTime) -> Finding:
-    mine = [p for p in run.times.phases if p.process == process.process and p.span != IMPORT]
+    mine = run.times.compiling(process.process)
     phases = _sums(mine, lambda p: p.span, own=True)
     pieces = _sums([p for p in mine if p.depth == 0], lambda p: p.compile_id or "runtime", own=False)
     part = process.compile_s / process.wall_s if process.wall_s else 0.0

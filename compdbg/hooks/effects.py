@@ -56,6 +56,8 @@ class Effect(NamedTuple):
     """Readers that want the value from before the write."""
     new: frozenset[Any]
     """Readers that want the value from after it."""
+    back: frozenset[Any] = frozenset()
+    """Of those: the `copy_` that carry it into the memory that a functional write stands for."""
 
 
 def effects_of(graph: Any) -> list[Effect]:
@@ -127,21 +129,28 @@ def _functional(node: Any, live: set[Any]) -> list[Effect]:
     cloned = node.meta.get("only_clone_these_tensors")
     found = []
     for at, (argument, base) in enumerate(bases_of(node)):
+        memory = origin(base)
         outputs = [user for user in node.users if version_of(user) is base]
+        new = frozenset(r for output in outputs for r in readers(output))
         found.append(
             Effect(
                 node=node,
                 op=op,
                 argument=argument,
                 base=base,
-                origin=origin(base),
+                origin=memory,
                 in_place=cloned is not None and at not in cloned and argument not in cloned,
                 alive=node in live,
                 old=frozenset(r for r in readers(base) if r is not node and not _only_writes(r, base)),
-                new=frozenset(r for output in outputs for r in readers(output)),
+                new=new,
+                back=frozenset(r for r in new if _copies_into(r, memory)),
             )
         )
     return found
+
+
+def _copies_into(reader: Any, memory: Any) -> bool:
+    return str(reader.target) == "aten.copy_.default" and root(reader.args[0]) is memory
 
 
 def _in_place(node: Any, op: str, argument: str, base: Any, order: dict[Any, int]) -> Effect:

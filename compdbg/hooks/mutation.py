@@ -34,34 +34,47 @@ class Place(NamedTuple):
     subsystem: str
 
 
-def compare(before: list[Effect], graph: Any, place: Place) -> None:
-    """Report each write that the pass lost, and each that overwrites what is still read."""
+def compare(before: list[Effect], graph: Any, place: Place, told: set[str]) -> None:
+    """Report each write that the pass lost, and each that overwrites what is still read.
+
+    `told` are the nodes that a pass inside this one was reported for; this one's are added.
+    """
     if place.subsystem == "pre_grad_passes" and not place.custom:
         return
     after = effects_of(graph)
     for effect in list(lost_writes(before, after, graph, custom=place.custom))[:MAX_REPORTED]:
-        probe.emit(
-            EffectRemoved(
-                pass_name=place.pass_name,
-                graph=place.graph,
-                op=effect.op,
-                node=effect.node.name,
-                where=_where(effect),
-                compile_id=compile_id(),
-            )
-        )
+        if effect.node.name not in told:
+            told.add(effect.node.name)
+            _report_lost(effect, place)
     for effect, late in list(late_readers(before, after, graph))[:MAX_REPORTED]:
-        probe.emit(
-            CloneRemoved(
-                pass_name=place.pass_name,
-                graph=place.graph,
-                op=effect.op,
-                base=effect.origin.name,
-                readers=[reader.name for reader in late],
-                where=_where(effect),
-                compile_id=compile_id(),
-            )
-        )
+        if effect.node.name not in told:
+            told.add(effect.node.name)
+            _report_late(effect, late, place)
+
+
+def _report_lost(effect: Effect, place: Place) -> None:
+    event = EffectRemoved(
+        pass_name=place.pass_name,
+        graph=place.graph,
+        op=effect.op,
+        node=effect.node.name,
+        where=_where(effect),
+        compile_id=compile_id(),
+    )
+    probe.emit(event)
+
+
+def _report_late(effect: Effect, late: list[Any], place: Place) -> None:
+    event = CloneRemoved(
+        pass_name=place.pass_name,
+        graph=place.graph,
+        op=effect.op,
+        base=effect.origin.name,
+        readers=[reader.name for reader in late],
+        where=_where(effect),
+        compile_id=compile_id(),
+    )
+    probe.emit(event)
 
 
 def _where(effect: Effect) -> Where | None:
@@ -118,8 +131,7 @@ def _is_missed(effect: Effect, fresh: list[Effect], graph: Any) -> bool:
         return effect.origin in remaining and _reads_directly(effect, remaining)
     if _reads_directly(effect, remaining):
         return True
-    written_back = [r for r in effect.new if _copies_into(r, effect.origin)]
-    return is_input(effect.origin) and bool(written_back) and not any(r in remaining for r in written_back)
+    return is_input(effect.origin) and bool(effect.back) and not effect.back & remaining
 
 
 def _reads_directly(effect: Effect, remaining: set[Any]) -> bool:
@@ -127,10 +139,6 @@ def _reads_directly(effect: Effect, remaining: set[Any]) -> bool:
     if effect.base not in remaining:
         return False
     return any(reader in effect.new and reader in remaining for reader in readers(root(effect.base)))
-
-
-def _copies_into(reader: Any, memory: Any) -> bool:
-    return str(reader.target) == "aten.copy_.default" and root(reader.args[0]) is memory
 
 
 def late_readers(before: list[Effect], after: list[Effect], graph: Any) -> Iterable[tuple[Effect, list[Any]]]:

@@ -41,6 +41,7 @@ class Running:
         self.index = _next_index(self.graph_name)
         self.before: Snapshot | None = None
         self.effects: list[Effect] = []
+        self.told: set[str] = set()
         self.ours = 0.0
         self.started = 0.0
 
@@ -165,7 +166,9 @@ def _emit(running: Running, after: Snapshot, duration: float, error: str | None)
     if changed and running.effects:
         with probe.under(seq), contained("mutation"):
             place = mutation.Place(running.name, running.graph_name, running.custom, running.subsystem)
-            mutation.compare(running.effects, running.graph, place)
+            mutation.compare(running.effects, running.graph, place, running.told)
+    if running.within is not None:
+        running.within.told |= running.told
 
 
 def _record_unobserved(graph: Any, following: Running) -> None:

@@ -76,8 +76,21 @@ class Times:
         """Of the process that compiled longest: ranks compile side by side."""
         return max((p.compile_s for p in self.processes), default=0.0)
 
+    def compiling(self, process: str) -> list[Phase]:
+        """The process's phases but its import, and but those on threads that another phase waits for."""
+        phases = [p for p in self.phases if p.process == process and p.span != IMPORT]
+        outermost = [p for p in phases if p.depth == 0]
+        beside = {p.event for p in outermost if p.compile_id is None and _is_within(p, outermost)}
+        kept: list[Phase] = []
+        skipping = False
+        for phase in phases:
+            skipping = phase.event in beside if phase.depth == 0 else skipping
+            if not skipping:
+                kept.append(phase)
+        return kept
+
     def _process(self, process: str, phases: Sequence[Phase]) -> ProcessTime:
-        compiling = [p for p in phases if p.span != IMPORT]
+        compiling = self.compiling(process)
         outermost = [(p.start_s, p.start_s + p.duration_s) for p in compiling if p.depth == 0]
         containers = {(p.process, p.parent_event) for p in compiling}
         return ProcessTime(
@@ -126,6 +139,13 @@ class Times:
             above = self._log.by_id.get(f"{header.process}:{parent}")
             parent = above.header.parent if above is not None else None
         return parent
+
+
+def _is_within(phase: Phase, others: Sequence[Phase]) -> bool:
+    end = phase.start_s + phase.duration_s
+    return any(
+        o is not phase and o.start_s <= phase.start_s and end <= o.start_s + o.duration_s for o in others
+    )
 
 
 def _covered(intervals: Iterable[tuple[float, float]]) -> float:
