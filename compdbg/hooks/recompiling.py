@@ -58,9 +58,6 @@ def explain_if_unexplained(record: Compiling, said: dict[str, Any]) -> None:
 
 def this_call(code: CodeType) -> int | None:
     """The number of the call that is being converted, or None where calls are not counted."""
-    guards = sys.modules.get("compdbg.hooks.guards")
-    calls_of = getattr(guards, "calls_of", None)
-    if calls_of is None:
-        return None
-    calls = calls_of(code)
-    return None if calls is None else int(calls) + 1
+    counting = sys.modules.get("compdbg.hooks.frame_calls")
+    calls = 0 if counting is None else int(counting.calls_of(code))
+    return calls + 1 if calls else None
