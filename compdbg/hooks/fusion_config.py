@@ -12,6 +12,7 @@ from compdbg.events import FusionCalled, FusionCompile, FusionEnabled
 from compdbg.hooks import current
 from compdbg.hooks.base import Hook, Part, Patches, Target, contained
 from compdbg.hooks.fusion_links import is_object, key_of, linked_passes, name_of, without_partial
+from compdbg.hooks.pattern_matcher_owner import held_by
 from compdbg.hooks.pattern_matcher_passes import info_of, registered_in_torchs_passes
 from compdbg.hooks.userline import is_torch_file, is_user_file, of_caller
 
@@ -72,14 +73,16 @@ def _tell_enabled(slot: str, custom_pass: Any, by_user: bool, depth: int) -> str
         _told.add((key, slot, compile_id))
         matcher = sys.modules.get("torch._inductor.pattern_matcher")
         kind = getattr(matcher, "PatternMatcherPass", None)
-        linked = linked_passes(custom_pass, kind) if kind is not None else []
+        linked = linked_passes(without_partial(custom_pass), kind) if kind is not None else []
+        for matcher_pass, holder in linked:
+            held_by(matcher_pass, holder)
         probe.emit(
             FusionEnabled(
                 slot=slot,
                 key=key,
                 name=name_of(custom_pass),
                 is_object=is_object(custom_pass),
-                pass_ids=[info_of(p).id for p in linked],
+                pass_ids=[info_of(matcher_pass).id for matcher_pass, _ in linked],
                 where=of_caller(depth),
                 by_user=by_user,
                 compile_id=compile_id,

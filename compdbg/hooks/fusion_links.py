@@ -58,9 +58,12 @@ def name_of(custom_pass: Any) -> str:
     return type(custom_pass).__name__ if is_object(custom_pass) else function_name(unwrapped(custom_pass))
 
 
-def linked_passes(custom_pass: Any, kind: type[Any]) -> list[Any]:
-    """The `PatternMatcherPass`es (`kind`) within reach of a callable."""
-    found: dict[int, Any] = {}
+def linked_passes(custom_pass: Any, kind: type[Any]) -> list[tuple[Any, Any]]:
+    """The `PatternMatcherPass`es (`kind`) within reach of a callable, each with the object that has it.
+
+    That object is None unless the pass is an attribute of it, and the only one there.
+    """
+    found: dict[int, tuple[Any, Any]] = {}
     seen: set[int] = set()
     edge = [custom_pass]
     for _ in range(_MAX_DEPTH):
@@ -69,12 +72,21 @@ def linked_passes(custom_pass: Any, kind: type[Any]) -> list[Any]:
             if id(thing) in seen or len(seen) > _MAX_OBJECTS:
                 continue
             seen.add(id(thing))
-            if isinstance(thing, kind):
-                found[id(thing)] = thing
-            else:
-                following.extend(_within_reach(thing))
+            near = list(_within_reach(thing))
+            held = [each for each in near if isinstance(each, kind)]
+            alone = len(held) == 1 and _has_attributes(thing)
+            for each in [thing] if isinstance(thing, kind) else held:
+                if found.get(id(each), (each, None))[1] is None:
+                    found[id(each)] = (each, thing if alone else None)
+            following.extend(each for each in near if not isinstance(each, kind))
         edge = following
     return list(found.values())
+
+
+def _has_attributes(thing: Any) -> bool:
+    """An object of a class of its own: not a function, a container or a part of torch."""
+    plain = (FunctionType, MethodType, functools.partial, dict, list, tuple, set, type, ModuleType)
+    return not isinstance(thing, plain) and not is_torch_class(type(thing))
 
 
 def _within_reach(thing: Any) -> Iterator[Any]:
@@ -89,7 +101,7 @@ def _within_reach(thing: Any) -> Iterator[Any]:
         yield from list(thing.values())[:_MAX_OBJECTS]
     elif isinstance(thing, (list, tuple, set)):
         yield from list(thing)[:_MAX_OBJECTS]
-    elif not isinstance(thing, (type, ModuleType)) and not is_torch_class(type(thing)):
+    elif _has_attributes(thing):
         yield from list(getattr(thing, "__dict__", {}).values())
         yield getattr(type(thing), "__call__", None)  # noqa: B004  its code, not whether it is callable
 

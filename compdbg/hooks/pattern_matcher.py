@@ -32,7 +32,7 @@ from compdbg.hooks.pattern_matcher_lint import (
     watched_elimination,
     watching_dead_code,
 )
-from compdbg.hooks.pattern_matcher_owner import Owner, owner_of
+from compdbg.hooks.pattern_matcher_owner import Owner, maker_of, owner_of
 from compdbg.hooks.pattern_matcher_passes import PassInfo, graph_number, info_of, made
 from compdbg.hooks.userline import of_caller, of_node
 
@@ -116,8 +116,9 @@ def _making(original: Any) -> Any:
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         original(self, *args, **kwargs)
         with contained(NAME):
-            if not made_in_torch(sys._getframe(1)):
-                info = made(self, True, of_caller(2))
+            maker = sys._getframe(1)
+            if not made_in_torch(maker):
+                info = made(self, True, of_caller(2), maker_of(maker))
                 event = PatternPassMade(pass_id=info.id, pass_name=info.pass_name, where=info.where)
                 probe.emit(event)
 
@@ -148,7 +149,7 @@ def _begin(matcher_pass: Any, gm: Any) -> Applying | None:
         info.refresh(matcher_pass)
         _watch_checks(info)
         graph = gm if hasattr(gm, "find_nodes") else gm.graph
-        owner = owner_of(matcher_pass, 3) if info.custom else Owner(None, "")
+        owner = owner_of(matcher_pass, info.maker, 3) if info.custom else Owner(None, "")
         return Applying(sys.modules[_MODULE], info, graph, graph_number(graph), owner)
     except Exception as error:
         report_error(NAME, error)

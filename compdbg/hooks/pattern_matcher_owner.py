@@ -1,8 +1,15 @@
-"""Who applies a pass, and at which stage: read from the frames between Inductor and `apply`."""
+"""Who made and who applies a pass, and at which stage: read from code names on the stack.
+
+No frame's `f_locals` is touched: on Python 3.11 and 3.12 reading it keeps every local variable of
+that frame alive, and refreshes a dict that the program may have from `locals()`.
+"""
 
 from __future__ import annotations
 
+import re
 import sys
+import threading
+import weakref
 from types import FrameType
 from typing import Any
 
@@ -12,20 +19,47 @@ from compdbg.hooks.userline import is_torch_file
 
 _STAGES = {"pre_grad_passes": "pre-grad", "joint_graph_passes": "joint", "post_grad_passes": "post-grad"}
 _MAX_FRAMES = 60
+_METHOD = re.compile(r"(?:^|\.)(?P<cls>[^.<>]+)\.(?P<name>[^.<>]+)$")
 _OUR_HOOKS = __file__.rpartition("/")[0] + "/"
 _OUR_COMPILER = __file__.rsplit("/", 2)[0] + "/compiler/"
 
+_holders: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+_here = threading.local()
+
 
 class Owner(Struct, frozen=True):
-    """The class of the object that applies a pass, if it has one of its own, and Inductor's stage."""
+    """The class that a pass belongs to, if it has one of its own, and Inductor's stage."""
 
     class_name: str | None
     stage: str
 
 
-def owner_of(matcher_pass: Any, depth: int) -> Owner:
-    """Look up the stack from `depth`; cheap enough for once an apply of a custom pass."""
-    name = _own_class(matcher_pass)
+def held_by(matcher_pass: Any, holder: Any) -> None:
+    """Note that the object `holder` of the configuration has this pass, and no other, in an attribute."""
+    if holder is not None:
+        _holders[matcher_pass] = type(holder).__name__
+
+
+def maker_of(frame: FrameType | None) -> str | None:
+    """The class in whose `__init__` a pass is made; None where the same `__init__` makes several."""
+    chain: list[str] = []
+    step = frame
+    while step is not None and (cls := _class_of(step, "__init__")) is not None:
+        chain.append(cls)
+        step = step.f_back
+        while step is not None and "<locals>" in step.f_code.co_qualname and _class_of(step, "") is None:
+            step = step.f_back
+    if frame is None or not chain:
+        return None
+    last, _here.made = getattr(_here, "made", None), (id(frame), frame.f_code, frame.f_lasti)
+    again = last is not None and last[:2] == (id(frame), frame.f_code) and last[2] < frame.f_lasti
+    return None if again else chain[-1]
+
+
+def owner_of(matcher_pass: Any, maker: str | None, depth: int) -> Owner:
+    """The owner as known from the configuration, from where it was made, or from who calls `apply`."""
+    own = type(matcher_pass).__name__
+    name = own if own != "PatternMatcherPass" else _holders.get(matcher_pass) or maker
     frame: FrameType | None = sys._getframe(depth)
     in_user_code = True
     for _ in range(_MAX_FRAMES):
@@ -36,28 +70,22 @@ def owner_of(matcher_pass: Any, depth: int) -> Owner:
             in_user_code = False
             if code.co_name in _STAGES:
                 return Owner(name, _STAGES[code.co_name])
-        elif in_user_code and name is None and code.co_argcount:
-            name = _class_of(frame.f_locals.get(code.co_varnames[0]), matcher_pass)
+        elif in_user_code and name is None:
+            name = _calling_pass(frame)
         frame = frame.f_back
     return Owner(name, "")
 
 
-def _own_class(matcher_pass: Any) -> str | None:
-    cls = type(matcher_pass)
-    return None if cls.__name__ == "PatternMatcherPass" else cls.__name__
+def _calling_pass(frame: FrameType) -> str | None:
+    """The class whose method this frame runs, if it is a custom pass: if it has a `uuid`."""
+    name = _class_of(frame, "")
+    cls = frame.f_globals.get(name) if name is not None else None
+    return name if isinstance(cls, type) and callable(getattr(cls, "uuid", None)) else None
 
 
-def _class_of(holder: Any, matcher_pass: Any) -> str | None:
-    """The class of an object that is a custom pass, or that holds this pass and no other."""
-    cls = type(holder)
-    if holder is None or isinstance(holder, type) or is_torch_class(cls):
-        return None
-    kind = type(matcher_pass)
-    held = [value for value in getattr(holder, "__dict__", {}).values() if isinstance(value, kind)]
-    holds_it_alone = len(held) == 1 and held[0] is matcher_pass
-    if holds_it_alone or (not held and callable(getattr(cls, "uuid", None))):
-        return cls.__name__
-    return None
+def _class_of(frame: FrameType, method: str) -> str | None:
+    found = _METHOD.search(frame.f_code.co_qualname)
+    return found["cls"] if found and method in ("", found["name"]) else None
 
 
 def is_torchs_own(filename: str) -> bool:

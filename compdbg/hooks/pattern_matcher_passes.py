@@ -29,6 +29,7 @@ class PassInfo:
         self.where = where
         self.made_outside_torch = made_outside_torch
         self.custom = made_outside_torch
+        self.maker: str | None = None
         self.traced: list[Any] = []
         """Entries (weakly) whose attempts are noted one by one."""
         self.by_pattern: dict[int, list[EntryInfo | None]] = {}
@@ -107,10 +108,11 @@ def info_of(matcher_pass: Any) -> PassInfo:
         return info
 
 
-def made(matcher_pass: Any, outside_torch: bool, where: Where | None) -> PassInfo:
-    """Note that a pass was made."""
+def made(matcher_pass: Any, outside_torch: bool, where: Where | None, maker: str | None) -> PassInfo:
+    """Note that a pass was made, and in which class's `__init__`."""
     with _lock:
         info = _known[matcher_pass] = PassInfo(matcher_pass, outside_torch, where)
+        info.maker = maker
         return info
 
 
