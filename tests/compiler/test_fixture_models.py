@@ -1,0 +1,199 @@
+"""The fixture models are right in themselves: paging, batching, weights of transformers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+import torch
+
+from compdbg.compiler import CompilationConfig, CompilationMode, set_forward_context, use_config
+from fixtures.models import SIZES, CausalLM, Encoder
+from fixtures.models.attention import empty_cache, reference_attention
+from fixtures.models.huggingface import from_pretrained
+from fixtures.models.metadata import metadata_of
+from fixtures.serve import Server
+
+EAGER = CompilationConfig(mode=CompilationMode.NONE)
+
+
+@pytest.fixture(autouse=True)
+def eager():
+    with use_config(EAGER), torch.inference_mode():
+        yield
+
+
+def test_paged_attention_is_attention():
+    """Three sequences whose blocks lie anywhere: new tokens see what is cached, and themselves in order."""
+    torch.manual_seed(0)
+    heads, kv_heads, head_dim = 4, 2, 8
+    cache = empty_cache(16, kv_heads, head_dim, torch.float32, "cpu")
+    sequences = [(0, 5, [3]), (17, 1, [7, 2]), (30, 4, [9, 1, 12])]
+    stored = {}
+    for row, (cached, new, blocks) in enumerate(sequences):
+        k, v = torch.randn(2, cached + new, kv_heads, head_dim)
+        stored[row] = k, v
+        if cached:
+            old = metadata_of([(0, cached, blocks)], 4)
+            q = torch.zeros(cached, heads, head_dim)
+            reference_attention(q, k[:cached], v[:cached], torch.empty_like(q), cache, old, 1.0)
+    metadata = metadata_of(sequences, 4)
+    query = torch.randn(metadata.num_tokens, heads, head_dim)
+    key, value = (
+        torch.cat([stored[i][j][cached:] for i, (cached, _, _) in enumerate(sequences)]) for j in (0, 1)
+    )
+    out = torch.empty_like(query)
+    reference_attention(query, key, value, out, cache, metadata, 0.5)
+    at = 0
+    for row, (cached, new, _) in enumerate(sequences):
+        k, v = (t.transpose(0, 1) for t in stored[row])
+        mask = torch.ones(new, cached + new).tril(cached).bool()
+        wanted = torch.nn.functional.scaled_dot_product_attention(
+            query[at : at + new].transpose(0, 1), k, v, attn_mask=mask, scale=0.5, enable_gqa=True
+        )
+        torch.testing.assert_close(out[at : at + new], wanted.transpose(0, 1))
+        at += new
+
+
+def test_padded_metadata_gives_the_same_and_touches_nobodys_block_only():
+    torch.manual_seed(0)
+    query, key, value = torch.randn(8, 4, 8), torch.randn(8, 2, 8), torch.randn(8, 2, 8)
+    results = []
+    for padded in (False, True):
+        cache = empty_cache(4, 2, 8, torch.float32, "cpu")
+        metadata = metadata_of([(0, 3, [1]), (0, 2, [3])], 2)
+        n = 8 if padded else 5
+        metadata = metadata.pad_to(8) if padded else metadata
+        out = torch.zeros(8, 4, 8)
+        reference_attention(query[:n], key[:n], value[:n], out[:n], cache, metadata, 1.0)
+        results.append((out[:5], cache[:, 1:]))
+    torch.testing.assert_close(results[0], results[1])
+
+
+def huggingface(kind, folder, **more):
+    transformers = pytest.importorskip("transformers")
+    shape = {
+        "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "vocab_size": 128, "max_position_embeddings": 256, "head_dim": 16,
+    }  # fmt: skip
+    torch.manual_seed(1)
+    config = getattr(transformers, f"{kind}Config")(**shape, **more)
+    with torch.inference_mode(False):
+        theirs = getattr(transformers, f"{kind}ForCausalLM")(config).eval()
+        theirs.save_pretrained(folder)
+    return theirs
+
+
+@pytest.mark.parametrize(
+    ("kind", "more"),
+    [
+        ("Llama", {}),
+        (
+            "Llama",
+            {"tie_word_embeddings": True, "rope_parameters": {"rope_type": "default", "rope_theta": 5e5}},
+        ),
+        ("Qwen3", {"tie_word_embeddings": False}),
+    ],
+)
+def test_a_checkpoint_of_transformers_gives_the_same_logits(kind, more, tmp_path):
+    theirs = huggingface(kind, tmp_path, **more)
+    ours = from_pretrained(tmp_path)
+    ids = torch.randint(0, 128, (23,))
+    metadata = metadata_of([(0, 23, [5, 9])], 4)
+    with set_forward_context(metadata):
+        hidden = ours(ids, torch.arange(23))
+    torch.testing.assert_close(ours.logits(hidden), theirs(ids[None]).logits[0], atol=2e-5, rtol=1e-4)
+
+
+def test_a_checkpoint_of_another_kind_is_refused(tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    with pytest.raises(ValueError, match="holds a bert"):
+        from_pretrained(tmp_path)
+
+
+def test_serving_together_is_serving_alone_and_what_transformers_generates(tmp_path):
+    theirs = huggingface("Llama", tmp_path)
+    prompts = [torch.randint(0, 128, (n,)).tolist() for n in (3, 40, 17, 1, 25)]
+    together = Server(from_pretrained(tmp_path, blocks=40), blocks=40, token_budget=24, max_length=64)
+    requests = [together.add(prompt, 6) for prompt in prompts]
+    together.run()
+    assert {(step.decoding > 0, step.prefilling > 0) for step in together.steps} == {
+        (False, True),
+        (True, True),
+        (True, False),
+    }
+    for prompt, request in zip(prompts, requests, strict=True):
+        alone = Server(from_pretrained(tmp_path), blocks=8, token_budget=64, max_length=64)
+        single = alone.add(prompt, 6)
+        alone.run()
+        assert request.generated == single.generated
+        generated = theirs.generate(torch.tensor([prompt]), max_new_tokens=6, do_sample=False, pad_token_id=0)
+        assert request.generated == generated[0, len(prompt) :].tolist()
+    assert len(together.free) == 39
+
+
+def test_requests_wait_for_blocks():
+    server = Server(CausalLM.random(SIZES["toy"], blocks=4), blocks=4, token_budget=16, max_length=32)
+    requests = [server.add([1] * 10, 4) for _ in range(4)]
+    server.run()
+    assert all(len(request.generated) == 4 for request in requests)
+    with pytest.raises(ValueError, match="more than 32"):
+        server.add([1] * 30, 4)
+
+
+@pytest.mark.parametrize("changes", [{"qk_norm": True}, {"experts": 4}], ids=["qk-norm", "experts"])
+def test_other_decoders_run(changes):
+    model = CausalLM.random(SIZES["toy"].with_(**changes))
+    with set_forward_context(metadata_of([(0, 7, [1])], 1)):
+        hidden = model(torch.arange(7), torch.arange(7))
+    assert hidden.shape == (7, 64)
+    assert 0.1 < hidden.std() < 10
+
+
+def test_the_encoder_ignores_padding_tokens():
+    model = Encoder.random(SIZES["toy"])
+    ids = torch.randint(0, 512, (3, 12))
+    mask = torch.arange(12) < torch.tensor([[12], [5], [9]])
+    wanted = model(ids[1:2, :5], mask[1:2, :5])["pooled"]
+    torch.testing.assert_close(model(ids, mask)["pooled"][1:2], wanted, atol=1e-5, rtol=1e-5)
+
+
+def test_sizes_are_what_they_are_called():
+    with torch.device("meta"):
+        big, half = CausalLM(SIZES["1.2b"]), CausalLM(SIZES["700m"])
+    assert sum(p.numel() for p in big.parameters()) == pytest.approx(1.24e9, rel=0.01)
+    assert sum(p.numel() for p in half.model.layers.parameters()) == pytest.approx(0.72e9, rel=0.01)
+
+
+@pytest.mark.slow
+def test_the_kernels_agree_with_the_reference_in_tritons_interpreter():
+    pytest.importorskip("triton")
+    program = """
+        import torch
+        from fixtures.models.attention import empty_cache, reference_attention
+        from fixtures.models.attention_kernels import triton_attention
+        from fixtures.models.metadata import metadata_of
+        torch.manual_seed(0)
+        for heads, kv_heads, head_dim in ((4, 2, 16), (8, 1, 32), (16, 4, 128)):
+            metadata = metadata_of([(0, 3, [2]), (70, 1, [3, 4, 5, 6, 7]), (15, 2, [1, 9])], 6).pad_to(8)
+            query = torch.randn(8, heads, head_dim)
+            key, value = torch.randn(2, 8, kv_heads, head_dim)
+            results = []
+            for use in (reference_attention, triton_attention):
+                torch.manual_seed(1)
+                cache = torch.randn_like(empty_cache(10, kv_heads, head_dim, torch.float32, "cpu"))
+                out = torch.zeros_like(query)
+                use(query, key, value, out, cache, metadata, head_dim**-0.5)
+                results.append((out[:6], cache[:, 1:]))
+            torch.testing.assert_close(results[0], results[1])
+    """
+    root = Path(__file__).parents[2]
+    subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        env={"TRITON_INTERPRET": "1", "PYTHONPATH": str(root), "PATH": "/usr/bin:/bin", "HOME": str(root)},
+        check=True,
+        timeout=300,
+    )
