@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import linecache
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
-import compdbg
 import torch
+
+import compdbg
 from compdbg.findings.base import Finding
 from compdbg.findings.collect import find_all
 
@@ -27,9 +28,8 @@ CODES = {
 
 ones = torch.ones
 
-
-def compiled(function: Any, **options: Any) -> Any:
-    return torch.compile(function, **{"backend": "eager", **options})
+compiled = functools.partial(torch.compile, backend="eager")
+"""No function around it: the request's line is the test's own."""
 
 
 @contextlib.contextmanager
@@ -63,10 +63,4 @@ def line_of(function: Callable[..., Any], text: str) -> int:
     raise AssertionError(f"no {text!r} in {code.co_name}")
 
 
-def of_here(finding: Finding, line: int) -> bool:
-    """Whether the finding points at this line of a test."""
-    return finding.where is not None and finding.where.line == line
-
-
 Record = Callable[..., contextlib.AbstractContextManager[compdbg.record]]
-HERE = Path(__file__).parent
