@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import textwrap
 import unicodedata
+from collections.abc import Sequence
 
 from compdbg.views.base import Column, View
 
 MIN_WIDE = 24
+MAX_LINES = 4
 
 
 def render(view: View, width: int = 100) -> str:
@@ -37,7 +40,7 @@ def _table(view: View, width: int) -> list[str]:
     rows = [[clean(column.cell(item)) for column in view.columns] for item in items]
     titles = [column.title for column in view.columns]
     widths = _widths(view.columns, [titles, *rows], width)
-    return [_line(row, widths, view.columns) for row in [titles, *rows]]
+    return [line for row in [titles, *rows] for line in _lines(row, widths, view.columns)]
 
 
 def _widths(
@@ -54,14 +57,34 @@ def _widths(
     return natural
 
 
-def _line(row: list[str], widths: list[int], columns: object) -> str:
-    assert isinstance(columns, (tuple, list))
+def _lines(row: list[str], widths: list[int], columns: Sequence[Column]) -> list[str]:
+    """One row: wide cells that do not fit go on below, the others are cut."""
+    cells = [
+        _wrap(text, width) if column.wide else [fit(text, width)]
+        for text, width, column in zip(row, widths, columns, strict=True)
+    ]
+    height = max(len(cell) for cell in cells)
+    return [
+        _line([cell[n] if n < len(cell) else "" for cell in cells], widths, columns) for n in range(height)
+    ]
+
+
+def _line(row: list[str], widths: list[int], columns: Sequence[Column]) -> str:
     cells = []
     for text, width, column in zip(row, widths, columns, strict=True):
-        fitted = fit(text, width)
-        pad = " " * (width - columns_of(fitted))
-        cells.append(pad + fitted if column.align == "right" else fitted + pad)
+        pad = " " * (width - columns_of(text))
+        cells.append(pad + text if column.align == "right" else text + pad)
     return "  " + "  ".join(cells)
+
+
+def _wrap(text: str, width: int) -> list[str]:
+    """At most MAX_LINES lines of `width` columns; what is over is cut."""
+    if columns_of(text) <= width:
+        return [text]
+    lines = textwrap.wrap(text, width, break_long_words=True) or [""]
+    if len(lines) > MAX_LINES:
+        lines = [*lines[: MAX_LINES - 1], " ".join(lines[MAX_LINES - 1 :])]
+    return [fit(line, width) for line in lines]
 
 
 def fit(text: str, width: int) -> str:
