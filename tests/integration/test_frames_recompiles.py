@@ -145,7 +145,8 @@ def a_new_function_each_call():
 def a_changing_global():
     global SETTING
     function = compiled(reads_setting)
-    for SETTING in range(4):
+    for value in range(4):
+        SETTING = value
         function(ones(3))
 
 
