@@ -103,3 +103,20 @@ def under(seq: int | None) -> Iterator[None]:
         yield
     finally:
         parents.pop()
+
+
+@contextmanager
+def compiling_graph(name: str) -> Iterator[None]:
+    """What this thread compiles inside the block is the graph `name`; passes and matches belong to it."""
+    names: list[str] = _stack.__dict__.setdefault("graphs", [])
+    names.append(name)
+    try:
+        yield
+    finally:
+        names.pop()
+
+
+def graph_under_way() -> str | None:
+    """The graph that this thread compiles, where it was given a name."""
+    names: list[str] = _stack.__dict__.get("graphs", [])
+    return names[-1] if names else None

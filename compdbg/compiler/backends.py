@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
+import logging
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import sympy
+import torch
 from torch import fx
 
 from compdbg import probe
 from compdbg.compiler.borders import value_of
 from compdbg.compiler.compiled_model import CompiledModel
-from compdbg.compiler.compiler_interface import Runnable, make_compiler
+from compdbg.compiler.compiler_manager import Compiled, CompilerManager
 from compdbg.compiler.config import CompilationConfig
 from compdbg.compiler.pieces import Piece, Split, boundaries, split_graph
 from compdbg.compiler.piecewise_backend import PiecewiseBackend
 from compdbg.compiler.ranges import STATIC, Range, compile_ranges
-from compdbg.compiler.refake import made_ready
 from compdbg.compiler.spec_of import FirstDim, batch_symbols, is_static, spec_of
-from compdbg.compiler.splitting import COMPILED
+from compdbg.compiler.splitting import COMPILED, unmatched
+from compdbg.compiler.twins import Family, families
 from compdbg.events import Piece as PieceEvent
-from compdbg.events import PieceCompiled
+from compdbg.events import SplitOpUnmatched
+
+log = logging.getLogger("compdbg.compiler")
 
 
 class Backend:
@@ -29,38 +32,83 @@ class Backend:
 
     compiler_name = "compdbg"
 
-    def __init__(self, name: str, config: CompilationConfig, marked: Sequence[FirstDim]) -> None:
+    def __init__(
+        self,
+        name: str,
+        config: CompilationConfig,
+        marked: Sequence[FirstDim],
+        manager: CompilerManager | None = None,
+    ) -> None:
         self.name = name
         self.config = config
         self.marked = marked
-        self.manager = CompilerManager(name, config)
+        self.manager = manager or CompilerManager(name, config)
 
     def __call__(self, module: fx.GraphModule, example_inputs: Sequence[Any]) -> CompiledModel:
         graph = module.graph
         batch = batch_symbols(graph, self.marked)
         spec = spec_of(graph, batch)
-        static = {node.name for node in graph.find_nodes(op="placeholder") if is_static(node)}
+        static = frozenset(node.name for node in graph.find_nodes(op="placeholder") if is_static(node))
         splitting_ops = [] if self.config.use_inductor_graph_partition else self.config.splitting_ops or []
+        self._check_names(graph)
         split = split_graph(module, splitting_ops)
-        self._report(split)
-        pieces = {piece.name: self._piece(piece, batch) for piece in split.pieces}
-        return CompiledModel(self.name, self.config, split, pieces, spec, frozenset(static))
+        found = families(split.compiled, batch)
+        compiled: dict[str, PiecewiseBackend] = {}
+        try:
+            for family in list(found):
+                compiled.update(self._compile(family, batch, found))
+        finally:
+            self._report(split, found)
+        pieces = {p.name: compiled.get(p.name, p.module) for p in split.pieces}
+        return CompiledModel(self.name, self.config, split, pieces, spec, static)
 
-    def _piece(self, piece: Piece, batch: frozenset[sympy.Symbol]) -> Any:
-        if piece.kind != COMPILED:
-            return piece.module
-        sizes = _size_positions(piece, batch)
+    def _compile(
+        self, family: Family, batch: frozenset[sympy.Symbol], found: list[Family]
+    ) -> dict[str, PiecewiseBackend]:
+        """Compile a family; members for which what was assumed does not hold are compiled apart."""
+        sizes = _size_positions(family.head, batch)
         ranges = compile_ranges(self.config) if sizes else [STATIC]
-        runnables = {each: self.manager.compile(piece, batch, each) for each in ranges}
-        return PiecewiseBackend(piece.name, runnables, sizes[0] if sizes else None, sizes[1:])
+        versions = {each: self.manager.compile(family, batch, each) for each in ranges}
+        fits = [self._fits(versions, family.constants_of(i)) for i in range(len(family.members))]
+        made: dict[str, PiecewiseBackend] = {}
+        for i, piece in enumerate(family.members):
+            if fits[i]:
+                made[piece.name] = self._piece(piece, versions, sizes, family.constants_of(i))
+                if i > 0:
+                    self.manager.reuse(piece, versions)
+        if not all(fits):
+            rest = _without(family, fits)
+            found.append(rest)
+            made |= self._compile(rest, batch, found)
+        return made
 
-    def _report(self, split: Split) -> None:
+    def _fits(self, versions: Mapping[Range, Compiled], constants: Sequence[int]) -> bool:
+        return all(compiled.holds_for(constants) for compiled in versions.values())
+
+    def _piece(
+        self, piece: Piece, versions: Mapping[Range, Compiled], sizes: Sequence[int], constants: Sequence[int]
+    ) -> PiecewiseBackend:
+        runnables = {each: compiled.runnable for each, compiled in versions.items()}
+        return PiecewiseBackend(piece.name, runnables, sizes[0] if sizes else None, sizes[1:], constants)
+
+    def _check_names(self, graph: fx.Graph) -> None:
+        """Say which splitting operators do not occur; the usual cause is a name's spelling."""
+        for name in unmatched(graph, self.config.splitting_ops or []):
+            probe.emit(
+                SplitOpUnmatched(graph=self.name, name=name.name, nearest=name.nearest, exists=name.exists)
+            )
+            hint = f"; did you mean {name.nearest!r}?" if name.nearest else ""
+            if not name.exists:
+                log.warning("%s: splitting_ops: no operator %r in the graph%s", self.name, name.name, hint)
+
+    def _report(self, split: Split, found: Sequence[Family]) -> None:
         if not probe.active():
             return
+        family_of = {piece.name: family for family in found for piece in family.members}
         for piece in split.pieces:
             values = {node.name: value_of(node) for node in piece.module.graph.nodes}
-            ins = [node.name for node in piece.module.graph.find_nodes(op="placeholder")]
-            outs = [node.name for node in piece.module.graph.output_node().args[0]]
+            family = family_of.get(piece.name) if piece.kind == COMPILED else None
+            twin = family.head.name if family is not None and family.head is not piece else None
             probe.emit(
                 PieceEvent(
                     graph=self.name,
@@ -68,45 +116,32 @@ class Backend:
                     piece_kind=piece.kind,
                     ops=piece.ops,
                     split_op=", ".join(dict.fromkeys(piece.split_ops)) or None,
-                    inputs=boundaries(ins, values),
-                    outputs=boundaries(outs, values),
+                    shared_with=twin,
+                    differs_by=family.differs_by if family is not None and twin is None else None,
+                    inputs=boundaries(piece.placeholders, values),
+                    outputs=boundaries(piece.results, values),
+                    text=probe.payload(piece.module.graph.python_code("self").src),
                 )
             )
 
 
-class CompilerManager:
-    """Has pieces compiled, or loads them."""
+def _without(family: Family, fits: Sequence[bool]) -> Family:
+    """The members that do not fit, as a family of their own."""
+    from compdbg.compiler.twins import difference, varying
 
-    def __init__(self, name: str, config: CompilationConfig) -> None:
-        self.name = name
-        self.config = config
-        self.compiler = make_compiler(config)
-
-    def compile(self, piece: Piece, batch: frozenset[sympy.Symbol], compile_range: Range) -> Runnable:
-        started = time.perf_counter()
-        shapes = self.config.dynamic_shapes_config.type
-        ready = made_ready(piece.module, batch, compile_range, shapes, {})
-        runnable = self.compiler.compile(ready.module, ready.inputs, self._options())
-        probe.emit(
-            PieceCompiled(
-                graph=self.name,
-                piece=piece.name,
-                range=str(compile_range),
-                duration_ms=(time.perf_counter() - started) * 1e3,
-                backend=self.compiler.name,
-            )
-        )
-        return runnable
-
-    def _options(self) -> dict[str, Any]:
-        return dict(self.config.inductor_compile_config) if self.compiler.uses_inductor else {}
+    index = fits.index(False)
+    alike = [i for i, fit in enumerate(fits) if not fit]
+    texts = [family.texts[i] for i in alike]
+    return Family(
+        members=[family.members[i] for i in alike],
+        texts=texts,
+        lifted=frozenset(varying(texts)) if len(alike) < len(fits) else frozenset(),
+        differs_by=difference(family.texts[0], family.texts[index]),
+        related_to=family.head.name,
+    )
 
 
 def _size_positions(piece: Piece, batch: frozenset[sympy.Symbol]) -> list[int]:
     """Inputs of a piece that are the batch size itself."""
-    found = []
-    for index, node in enumerate(piece.module.graph.find_nodes(op="placeholder")):
-        value = value_of(node)
-        if hasattr(value, "node") and value.node.expr in batch:
-            found.append(index)
-    return found
+    values = [value_of(node) for node in piece.module.graph.find_nodes(op="placeholder")]
+    return [i for i, v in enumerate(values) if isinstance(v, torch.SymInt) and v.node.expr in batch]

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from torch._dynamo.aot_compile import SerializableCallable
 
+from compdbg.compiler.codegen import graph_code
 from compdbg.compiler.config import CompilationConfig
 from compdbg.compiler.cuda_graph import wrap_piece
 from compdbg.compiler.dynamic_spec import DynamicSpec
-from compdbg.compiler.pieces import Split
+from compdbg.compiler.pieces import Piece, Split
 from compdbg.compiler.piecewise_backend import PiecewiseBackend
 from compdbg.compiler.splitting import COMPILED
 from compdbg.compiler.static_inputs import SizedCall
@@ -41,7 +42,9 @@ class CompiledModel(SerializableCallable):  # type: ignore[misc]
             for piece in split.pieces
         }
         self.stitched = Stitched(split, called, name)
-        self._call = SizedCall(self.stitched, spec, config, name)
+        self._call: Callable[..., Sequence[Any]] = SizedCall(self.stitched, spec, config, name)
+        if split.returned_sizes is not None:
+            self._call = _with_sizes(self._call, split, split.returned_sizes)
 
     def __call__(self, *inputs: Any) -> Sequence[Any]:
         return self._call(*inputs)
@@ -64,3 +67,20 @@ class CompiledModel(SerializableCallable):  # type: ignore[misc]
     @classmethod
     def deserialize_compile_artifacts(cls, data: bytes) -> Any:
         raise NotImplementedError
+
+
+def _with_sizes(
+    call: Callable[..., Sequence[Any]], split: Split, sizes: Piece
+) -> Callable[..., Sequence[Any]]:
+    """The call, with the sizes that the graph returns put among its outputs: the caller's own."""
+    compute = graph_code(sizes.module, "sizes").build()
+    taken = [split.inputs.index(name) for name in sizes.inputs]
+    places = split.returned_at
+
+    def call_with_sizes(*inputs: Any) -> Sequence[Any]:
+        outputs = list(call(*inputs))
+        for place, size in zip(places, compute(*(inputs[i] for i in taken)), strict=True):
+            outputs[place] = size
+        return outputs
+
+    return call_with_sizes

@@ -97,7 +97,7 @@ class _Settler:
     def mode(self) -> None:
         mode = self.config.mode
         if mode is CompilationMode.FULL:
-            self._fill("splitting_ops", [])
+            self._fill("splitting_ops", self.config.splitting_ops or [])
             return
         why = f"mode is {mode.name}: only FULL splits, captures and runs passes of ours"
         self._change("cudagraph_mode", CUDAGraphMode.NONE, "the compiler", why)

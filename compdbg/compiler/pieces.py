@@ -12,7 +12,7 @@ from torch.fx._lazy_graph_module import _make_graph_module
 
 from compdbg.compiler.borders import size_inputs, value_of
 from compdbg.compiler.contexts import State, Switcher, states
-from compdbg.compiler.splitting import COMPILED, Part, partition
+from compdbg.compiler.splitting import COMPILED, INLINED, Part, partition
 from compdbg.events import Boundary
 
 _KEPT_META = ("example_value", "val", "stack_trace", "nn_module_stack", "custom")
@@ -27,8 +27,14 @@ class Piece(Struct, kw_only=True):
     inputs: list[str]
     outputs: list[str]
     split_ops: tuple[str, ...] = ()
-    size_index: int | None = None
-    """Which input is the batch size, if the piece depends on it."""
+
+    @property
+    def placeholders(self) -> list[str]:
+        return [node.name for node in self.module.graph.find_nodes(op="placeholder")]
+
+    @property
+    def results(self) -> list[str]:
+        return [node.name for node in self.module.graph.output_node().args[0]]
 
     @property
     def ops(self) -> int:
@@ -43,6 +49,11 @@ class Split(Struct, kw_only=True):
     pieces: list[Piece]
     outputs: Any
     """What the graph returns: its output structure with names in place of nodes."""
+    returned_sizes: Piece | None = None
+    """Computes the sizes that the graph returns, from its inputs: they are those of the caller's
+    call, also where rows were added for the pieces."""
+    returned_at: list[int] = []
+    """Where among the outputs those sizes stand; the chain returns None there."""
 
     @property
     def compiled(self) -> list[Piece]:
@@ -57,18 +68,50 @@ class Split(Struct, kw_only=True):
 def split_graph(module: fx.GraphModule, splitting_ops: list[str]) -> Split:
     """Split a Dynamo graph at `splitting_ops`, in place; mutations keep their order."""
     graph = module.graph
-    parts = partition(graph, splitting_ops)
+    parts, late = partition(graph, splitting_ops)
     at = states(graph)
     sizes = set(size_inputs(graph).values())
     home = {node: i for i, part in enumerate(parts) for node in part.nodes}
     crossing = _crossing(graph, home)
     pieces = [_cut(module, part, f"piece_{i}", crossing, at, sizes) for i, part in enumerate(parts)]
-    output = graph.output_node().args[0]
-    return Split(
+    split = Split(
         inputs=[node.name for node in graph.find_nodes(op="placeholder")],
         pieces=pieces,
-        outputs=fx.node.map_arg(output, lambda node: Reference(node.name)),
+        outputs=[_reference(value) for value in graph.output_node().args[0]],
     )
+    returned = [(i, n) for i, n in enumerate(graph.output_node().args[0]) if _is_size(n)]
+    if returned:
+        split.returned_sizes = _sizes_piece(late, [node for _, node in returned])
+        split.returned_at = [i for i, _ in returned]
+    return split
+
+
+def _sizes_piece(nodes: list[fx.Node], returned: list[fx.Node]) -> Piece:
+    """Size expressions as a piece of their own: they take sizes only."""
+    graph = fx.Graph()
+    used = [source for node in nodes for source in node.all_input_nodes]
+    inputs = dict.fromkeys(node for node in (*used, *returned) if node.op == "placeholder")
+    copies = {node: graph.placeholder(node.name) for node in inputs}
+    for node in nodes:
+        copies[node] = graph.node_copy(node, copies.__getitem__)
+    graph.output(tuple(copies[node] for node in returned))
+    return Piece(
+        name="returned_sizes",
+        kind=INLINED,
+        module=_make_graph_module({}, graph),
+        inputs=[node.name for node in inputs],
+        outputs=[node.name for node in returned],
+    )
+
+
+def _is_size(value: Any) -> bool:
+    return isinstance(value, fx.Node) and isinstance(value_of(value), torch.SymInt)
+
+
+def _reference(value: Any) -> Any:
+    if _is_size(value):
+        return None
+    return Reference(value.name) if isinstance(value, fx.Node) else value
 
 
 class Reference(Struct, frozen=True):

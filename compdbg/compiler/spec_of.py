@@ -55,7 +55,7 @@ def _symbols_at(node: fx.Node, first: FirstDim) -> frozenset[sympy.Symbol]:
 
 def source_of(node: fx.Node) -> str:
     """Where an input comes from, as Dynamo writes it: `L['x']`, `L['self']._modules[...]`."""
-    source = getattr(node.meta.get("grapharg"), "source", None)
+    source = getattr(node, "_dynamo_source", None) or getattr(node.meta.get("grapharg"), "source", None)
     name = getattr(source, "name", "")
     return str(name() if callable(name) else name)
 

@@ -44,8 +44,11 @@ class Unmatched(NamedTuple):
     """An operator of that name is registered; it only does not occur here."""
 
 
-def partition(graph: fx.Graph, splitting_ops: list[str]) -> list[Part]:
-    """The parts of a graph, in order; sizes that would cross a border are rewritten first."""
+def partition(graph: fx.Graph, splitting_ops: list[str]) -> tuple[list[Part], list[fx.Node]]:
+    """The parts of a graph, in order, and the sizes that it returns.
+
+    Sizes that would cross a border are rewritten first.
+    """
     localise_sizes(graph)
     wanted = frozenset(splitting_ops)
     parts: list[Part] = []
@@ -70,9 +73,7 @@ def partition(graph: fx.Graph, splitting_ops: list[str]) -> list[Part]:
             home[each] = index
             parts[index].nodes.append(each)
         waiting = [each for each in waiting if each not in home]
-    if waiting and parts:
-        parts[-1].nodes.extend(waiting)
-    return _without_trivial(parts, home)
+    return _without_trivial(parts, home), waiting
 
 
 def matched_name(node: fx.Node, wanted: frozenset[str]) -> str | None:
@@ -160,11 +161,22 @@ def _is_trivial(node: fx.Node) -> bool:
     """An allocation, a view or a size: nothing that a compiler could make faster."""
     if node.meta.get(LOCAL):
         return True
-    names = [name.rpartition("::")[2].partition(".")[0] for name in operator_names(node)]
-    return bool(names) and (names[0] in _ALLOCATIONS or names[0] in _VIEWS)
+    return _is_allocation(node) or _plain_name(node) in _VIEWS
+
+
+def _is_allocation(node: fx.Node) -> bool:
+    return bool(node.meta.get(LOCAL)) or _plain_name(node) in _ALLOCATIONS
+
+
+def _plain_name(node: fx.Node) -> str:
+    names = operator_names(node)
+    return names[0].rpartition("::")[2].partition(".")[0] if names else ""
 
 
 def _can_move(part: Part, target: int, home: dict[fx.Node, int]) -> bool:
+    """Only allocations: a view, moved before a write to its base, may turn out to be a copy."""
+    if not all(_is_allocation(node) for node in part.nodes):
+        return False
     mine = set(part.nodes)
     sources = {s for node in part.nodes for s in node.all_input_nodes if s not in mine}
     return all(source.op in ("placeholder", "get_attr") or home[source] <= target for source in sources)

@@ -59,6 +59,7 @@ from compdbg.events.pipeline import (
     Dispatch,
     Piece,
     PieceCompiled,
+    SplitOpUnmatched,
 )
 from compdbg.events.process import (
     ChildEnd,
@@ -81,7 +82,7 @@ __all__ = [
     "HookError", "HookState", "MatchAttempt", "NearMiss", "NotCompiled", "Outcome", "PaddingLeak", "PassRun", "Pattern",
     "PatternForm", "PatternPass", "PatternPassMade", "PatternProblem", "PatternRegistered",
     "Piece", "PieceCompiled", "ProcessEnd", "ProcessMissed", "ProcessStart", "Reason", "RecompileLimit",
-    "RecompileReason", "SizeBranch", "Span", "SpanBegin", "StaleInput", "Stance", "Symbol", "SymbolFixed",
+    "RecompileReason", "SizeBranch", "Span", "SpanBegin", "SplitOpUnmatched", "StaleInput", "Stance", "Symbol", "SymbolFixed",
     "TorchLoaded", "TraceArtifact", "UnknownEvent", "Where", "event_types",
 ]  # fmt: skip
 

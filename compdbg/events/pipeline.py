@@ -57,6 +57,15 @@ class Piece(Event, frozen=True):
     text: str | None = None
 
 
+class SplitOpUnmatched(Event, frozen=True):
+    """A name in `splitting_ops` that no operator of the graph has. `exists`: it is registered."""
+
+    graph: str
+    name: str
+    nearest: str | None = None
+    exists: bool = False
+
+
 class PieceCompiled(Event, frozen=True):
     """One piece was compiled (or loaded: `reused`) for one range or size."""
 

@@ -8,6 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from compdbg.probe import compiling_graph as compiling_graph
+from compdbg.probe import graph_under_way
+
 _here = threading.local()
 
 
@@ -34,17 +37,6 @@ def frame_key(code: Any) -> str:
 
 
 @contextmanager
-def compiling_graph(name: str) -> Iterator[None]:
-    """Passes and matches that run inside the block belong to the graph `name`."""
-    names: list[str] = _here.__dict__.setdefault("graphs", [])
-    names.append(name)
-    try:
-        yield
-    finally:
-        names.pop()
-
-
-@contextmanager
 def compiling_for(compile_id: str | None) -> Iterator[None]:
     """Work of the compile `compile_id` that torch does outside its context, as AOT compilation does."""
     if compile_id is None:
@@ -65,5 +57,4 @@ def graph_base() -> str:
 
 def graph_name() -> str:
     """The graph that passes are working on: `0/0`, `0/0 backward`, a piece's name; `?` outside one."""
-    names: list[str] = _here.__dict__.get("graphs", [])
-    return names[-1] if names else compile_id() or "?"
+    return graph_under_way() or compile_id() or "?"

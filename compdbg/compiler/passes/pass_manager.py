@@ -1,0 +1,130 @@
+"""`PostGradPassManager`: runs our passes where Inductor calls back, after its own passes.
+
+The order: what tidies (no-op elimination), fusions as configured, the user's passes, then clean-up
+and the functionalization fix-up. Which fusions exist is a registry: a switch of `PassConfig` names
+the passes behind it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from torch import fx
+from torch._inductor.custom_graph_pass import CustomGraphPass
+from torch.fx.passes.graph_transform_observer import GraphTransformObserver
+
+from compdbg.compiler.config import CompilationConfig, PassConfig
+from compdbg.compiler.config_values import ConfigError, nearest
+from compdbg.compiler.passes.inductor_pass import InductorPass, as_pass, get_pass_context, hash_dict
+from compdbg.compiler.passes.utility.fix_functionalization import FixFunctionalizationPass
+from compdbg.compiler.passes.utility.noop_elimination import NoOpEliminationPass
+from compdbg.compiler.passes.utility.post_cleanup import PostCleanupPass
+from compdbg.events import PassRun, PatternPass
+
+MakePass = Callable[[CompilationConfig], InductorPass]
+
+_registry: list[tuple[str, MakePass]] = [("eliminate_noops", lambda config: NoOpEliminationPass())]
+
+
+def register_pass(flag: str, make: MakePass) -> None:
+    """Put a pass behind a switch of `PassConfig`; passes run in the order of registration."""
+    if flag not in PassConfig.flags():
+        raise ConfigError(f"PassConfig has no {flag!r}{nearest(flag, PassConfig.flags())}")
+    _registry.append((flag, make))
+
+
+def available_passes() -> frozenset[str]:
+    """The switches that have a pass behind them."""
+    return frozenset(flag for flag, _ in _registry)
+
+
+class PostGradPassManager(CustomGraphPass):  # type: ignore[misc]
+    """What Inductor calls as `post_grad_custom_post_pass`."""
+
+    def __init__(self) -> None:
+        self.passes: list[InductorPass] = []
+        self.last: list[InductorPass] = [PostCleanupPass(), FixFunctionalizationPass()]
+        self.runs: list[PassRun] = []
+        """What ran over the graph compiled last, and what it changed."""
+        self.matches: list[PatternPass] = []
+
+    def configure(self, config: CompilationConfig) -> None:
+        """Take up the passes that an effective configuration enables."""
+        enabled = config.pass_config
+        self.passes = [make(config) for flag, make in _registry if getattr(enabled, flag)]
+        self.passes += [as_pass(given) for given in config.inductor_passes]
+
+    def add(self, pass_: InductorPass) -> None:
+        """One more, after those there are."""
+        self.passes.append(as_pass(pass_))
+
+    def __call__(self, graph: fx.Graph) -> None:
+        compile_range = get_pass_context().compile_range
+        self.runs, self.matches = [], []
+        for pass_ in (*self.passes, *self.last):
+            if pass_.is_applicable_for_range(compile_range):
+                self._run(pass_, graph)
+            else:
+                self.runs.append(
+                    PassRun(
+                        pass_name=pass_.name,
+                        graph="",
+                        index=len(self.runs),
+                        custom=True,
+                        disabled_by=f"not applicable for the range {compile_range}",
+                    )
+                )
+
+    def _run(self, pass_: InductorPass, graph: fx.Graph) -> None:
+        before = _ops(graph)
+        started = time.perf_counter()
+        GraphTransformObserver(graph.owning_module, pass_.name, "compdbg").apply_graph_pass(pass_)
+        duration = (time.perf_counter() - started) * 1e6
+        after = _ops(graph)
+        delta = {op: after[op] - before[op] for op in sorted(before | after) if after[op] != before[op]}
+        self.runs.append(
+            PassRun(
+                pass_name=pass_.name,
+                graph="",
+                index=len(self.runs),
+                changed=bool(delta) or bool(getattr(pass_, "matched_count", 0)),
+                op_delta=delta,
+                duration_us=duration,
+                custom=True,
+            )
+        )
+        matched = getattr(pass_, "matched_count", None)
+        if matched is not None:
+            self.matches.append(
+                PatternPass(pass_id=pass_.name, pass_name=pass_.name, graph="", matched=matched)
+            )
+
+    def uuid(self) -> str:
+        """Covers every pass, their order, the range, and what keeps torch's caches out."""
+        context = get_pass_context()
+        return hash_dict(
+            {
+                "passes": [pass_.uuid() for pass_ in (*self.passes, *self.last)],
+                "applicable": [p.is_applicable_for_range(context.compile_range) for p in self.passes],
+                "range": str(context.compile_range),
+                "nonce": context.nonce,
+            }
+        )
+
+    def identity(self) -> dict[str, str]:
+        """Each pass in order with its uuid: factors of a cache key."""
+        return {f"pass {i} {p.name}": p.uuid() for i, p in enumerate((*self.passes, *self.last))}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Copied and hashed by Inductor along with its configuration: identity is the uuid."""
+        return {"uuid": self.uuid()}
+
+    def __deepcopy__(self, memo: Any) -> PostGradPassManager:
+        return self
+
+
+def _ops(graph: fx.Graph) -> Counter[str]:
+    return Counter(str(node.target) for node in graph.nodes if node.op.startswith("call"))

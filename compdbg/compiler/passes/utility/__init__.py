@@ -1,0 +1,1 @@
+"""Passes that tidy a graph, so that fusions match and nothing is left over."""
