@@ -123,7 +123,7 @@ class CapturedGraph:
                 produced = runnable(*args)
                 graph.capture_end()
             except Exception as error:
-                _abandon(graph)
+                _abandon(graph, device)
                 raise CaptureFailed(faults[0] if faults else fault_of(error)) from error
         torch.cuda.current_stream(device).wait_stream(stream)
         self.graph = graph
@@ -144,12 +144,22 @@ def _bare_replay(graph: Any) -> Callable[[], None]:
     return graph.replay if bare is None else bare.__get__(graph)  # type: ignore[no-any-return]
 
 
-def _abandon(graph: Any) -> None:
+def _abandon(graph: Any, device: torch.device) -> None:
     """End a capture that has failed, so that the stream can be used again."""
     with contextlib.suppress(Exception):
         graph.capture_end()
     with contextlib.suppress(Exception):
         graph.reset()
+    with contextlib.suppress(Exception):
+        _capture_nothing(device)
+
+
+def _capture_nothing(device: torch.device) -> None:
+    """A capture that succeeds: torch's random generator takes a failed one for still under way."""
+    graph = torch.cuda.CUDAGraph()
+    graph.capture_begin(pool=pool_of(device), capture_error_mode="thread_local")
+    torch.zeros(1, device=device)
+    graph.capture_end()
 
 
 def weak(value: Any) -> Any:

@@ -20,6 +20,7 @@ import torch
 
 from compdbg import probe
 from compdbg.compiler.arena import Arena, copy_values
+from compdbg.compiler.capture_rules import Fault, watching
 from compdbg.compiler.captures import Captured, CaptureFailed, capture
 from compdbg.compiler.config import CompilationConfig, CUDAGraphMode
 from compdbg.compiler.forward_context import ForwardContext, current
@@ -121,18 +122,34 @@ class CUDAGraphWrapper:
         try:
             captured = capture(self.runnable, given, self._arena)
         except CaptureFailed as failed:
-            context.failure = failed.fault
-            self._emit_failure(context, failed, started)
-            outputs = self.runnable(*args) if failed.outputs is None else failed.outputs
-            if failed.outputs is not None and entry.written:
-                _copy_back(entry, args)
-            return outputs
+            return self._without_capture(context, entry, failed, args, started)
         self._remember(entry, captured, given)
         self.entries[context.key] = entry
         self._emit(context, captured, started)
         if entry.written:
             _copy_back(entry, args)
         return captured.take_results()
+
+    def _without_capture(
+        self,
+        context: ForwardContext,
+        entry: CUDAGraphEntry,
+        failed: CaptureFailed,
+        args: Sequence[Any],
+        started: float,
+    ) -> Sequence[Any]:
+        """The results of a call whose capture failed, and what it was that can't be captured."""
+        outputs, fault = failed.outputs, failed.fault
+        if outputs is None:
+            with watching() as faults:
+                outputs = self.runnable(*args)
+            if faults and fault.kind != "compile-inside":
+                fault = faults[0]
+        elif entry.written:
+            _copy_back(entry, args)
+        context.failure = fault
+        self._emit_failure(context, fault, started, emulated=failed.outputs is not None)
+        return outputs
 
     def _landed(self, entry: CUDAGraphEntry, args: Sequence[Any]) -> list[Any]:
         """The arguments of the capture: results of splitting pieces from places of their own."""
@@ -203,15 +220,14 @@ class CUDAGraphWrapper:
             )
         )
 
-    def _emit_failure(self, context: ForwardContext, failed: CaptureFailed, started: float) -> None:
-        fault = failed.fault
+    def _emit_failure(self, context: ForwardContext, fault: Fault, started: float, *, emulated: bool) -> None:
         probe.emit(
             Capture(
                 graph=self.graph,
                 piece=self.piece,
                 size=_size(context),
                 duration_ms=(time.perf_counter() - started) * 1e3,
-                emulated=failed.outputs is not None,
+                emulated=emulated,
                 mode=self.runtime_mode.name,
                 error=fault.message,
                 fault=fault.kind,

@@ -7,6 +7,8 @@ import torch
 
 from compdbg.compiler.fixed_inputs import FixedInputs
 
+pytestmark = pytest.mark.usefixtures("device")
+
 
 def arguments(count):
     return [4, *(torch.full((3,), float(i)) for i in range(count))]

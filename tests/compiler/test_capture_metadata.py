@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+import pytest
 import torch
 from torch.nn import functional as F
 
 from compdbg.compiler.forward_context import current, set_forward_context
 from compdbg.events import Dispatch, StaleInput
 from tests.compiler.sized import Heard, config, sized, spec
+
+pytestmark = pytest.mark.usefixtures("device")
 
 
 @dataclass

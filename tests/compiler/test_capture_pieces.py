@@ -14,6 +14,8 @@ from compdbg.compiler.static_inputs import SizedCall
 from compdbg.events import AddressChanged, Dispatch, StaleInput
 from tests.compiler.sized import Heard, Stitched, config, one_piece, sized, spec
 
+pytestmark = pytest.mark.usefixtures("device")
+
 
 def rows(n, width=4):
     return torch.arange(n * width, dtype=torch.float32).reshape(n, width) + 1

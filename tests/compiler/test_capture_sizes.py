@@ -11,6 +11,8 @@ from compdbg.compiler.static_inputs import SizedCall
 from compdbg.events import Capture, Dispatch
 from tests.compiler.sized import Heard, config, one_piece, sized, spec
 
+pytestmark = pytest.mark.usefixtures("device")
+
 
 def double(n, x):
     return (x * 2,)

@@ -15,6 +15,8 @@ from compdbg.compiler.warmup import warm_up
 from compdbg.events import AddressChanged, Capture, Dispatch
 from tests.compiler.sized import Heard, Stitched, config, one_piece, spec
 
+pytestmark = pytest.mark.usefixtures("device")
+
 
 def rows(n):
     return torch.arange(n * 2, dtype=torch.float32).reshape(n, 2)
@@ -139,12 +141,3 @@ def test_two_threads_never_share_a_buffer_at_once():
     for thread in threads:
         thread.join()
     assert not wrong
-
-
-def test_memory_of_fifty_sizes_is_that_of_the_largest():
-    settings = config(*range(1, 51))
-    model = Model(settings)
-    warm_up(model, lambda n: (rows(n),))
-    piece = model.call.compiled
-    assert piece._arena.bytes == rows(50).nbytes
-    assert model.call._arena.bytes == rows(50).nbytes
