@@ -25,6 +25,7 @@ MODULES: dict[str, str] = {
     "spans": "compdbg.hooks.spans",
     "cudagraphs": "compdbg.hooks.cudagraphs",
     "trace_log": "compdbg.hooks.trace_log",
+    "aot_frames": "compdbg.hooks.aot_frames",
     "vllm": "compdbg.hooks.vllm",
 }
 """Hook name -> the module of ours that holds its `HOOK`; imported after torch is."""

@@ -1,0 +1,140 @@
+"""Frames compiled ahead of time: `torch.compile(f).aot_compile(...)`, as vLLM compiles its models.
+
+Dynamo captures such a frame without its usual round of conversion: it begins where the capture
+begins, and has been compiled when the function that the caller gets is made.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from compdbg import probe
+from compdbg.events import FrameEnd, FrameStart
+from compdbg.hooks import breaks, compiling, failures, userline
+from compdbg.hooks.base import Hook, Part, Patches, Target, contained
+from compdbg.hooks.current import compile_id
+from compdbg.hooks.requests import request_of
+
+NAME = "aot_frames"
+CAPTURE = Target("torch._dynamo.convert_frame:_fullgraph_capture_frame", ("frame",), "2.13-2.14.1", True)
+MADE = Target("torch._dynamo.aot_compile:AOTCompiledFunction.__post_init__", (), "2.13-2.14.1", True)
+METRICS = Target("torch._dynamo.metrics_context:MetricsContext.__exit__", ("exc_value",))
+
+_ABOVE = 8
+"""`aot_compile` stands at most so many frames above the capture."""
+
+
+def _around_capture(original: Callable[..., Any]) -> Callable[..., Any]:
+    def _fullgraph_capture_frame(frame: Any, *args: Any, **kwargs: Any) -> Any:
+        if probe.active():
+            with contained(NAME):
+                _begin(frame.code, sys._getframe(1))
+        return original(frame, *args, **kwargs)
+
+    return _fullgraph_capture_frame
+
+
+def _begin(code: Any, caller: FrameType) -> None:
+    names = dict(_callers(caller))
+    if "aot_compile_fullgraph" not in names:
+        return
+    compiling.keep_outermost(0)
+    asked = names.get("aot_compile")
+    wrapper = getattr(asked.f_locals.get("self"), "callback", None) if asked else None
+    record = compiling.Compiling(code, compile_id() or "", request_of(wrapper))
+    own = userline.is_user_file(code.co_filename)
+    probe.emit(
+        FrameStart(
+            frame=record.frame,
+            compile_id=record.compile_id,
+            where=userline.of_code(code) if own else userline.of_caller() or userline.of_code(code),
+            request=record.request,
+        )
+    )
+    compiling.push(record)
+
+
+def _callers(frame: FrameType | None) -> list[tuple[str, FrameType]]:
+    found: list[tuple[str, FrameType]] = []
+    while frame is not None and len(found) < _ABOVE:
+        found.append((frame.f_code.co_name, frame))
+        frame = frame.f_back
+    return found
+
+
+def _around_made(original: Callable[..., Any]) -> Callable[..., Any]:
+    def __post_init__(self: Any) -> None:
+        original(self)
+        if probe.active():
+            with contained(NAME):
+                record = compiling.close(self._artifacts.original_code)
+                if record is not None:
+                    _end(record, "compiled")
+
+    return __post_init__
+
+
+def _around_metrics(original: Callable[..., Any]) -> Callable[..., Any]:
+    """The compile's metrics end with it; an exception that is on its way out then is its failure."""
+
+    def __exit__(self: Any, exc_type: Any, exc_value: Any, traceback: Any) -> Any:
+        if isinstance(exc_value, Exception) and self._level == 1 and probe.active():
+            with contained(NAME):
+                _failed(exc_value, sys._getframe(1))
+        return original(self, exc_type, exc_value, traceback)
+
+    return __exit__
+
+
+def _failed(error: Exception, caller: FrameType) -> None:
+    record = compiling.top()
+    if record is None or caller.f_code.co_name != "aot_compile_fullgraph":
+        return
+    if breaks.is_break(error):
+        if not getattr(error, "logged", False):
+            breaks.record_break(record, error, str(error), fatal=True, code=record.code)
+        reason = breaks.first_line(error)
+    else:
+        failures.record_failure(record, error, one_graph=True)
+        reason = f"{type(error).__name__}: {error}".partition("\n")[0]
+    compiling.close(record.code)
+    _end(record, "failed", reason[:500])
+
+
+def _end(record: compiling.Compiling, result: str, reason: str = "") -> None:
+    probe.emit(
+        FrameEnd(
+            frame=record.frame,
+            compile_id=record.compile_id,
+            result=result,
+            reason=reason,
+            duration_ms=round(record.ms(), 3),
+            request=record.request,
+        )
+    )
+
+
+def _install_capture(patches: Patches) -> None:
+    patches.wrap(CAPTURE, _around_capture)
+
+
+def _install_made(patches: Patches) -> None:
+    patches.wrap(MADE, _around_made)
+
+
+def _install_metrics(patches: Patches) -> None:
+    patches.wrap(METRICS, _around_metrics)
+
+
+HOOK = Hook(
+    NAME,
+    (
+        Part("torch._dynamo.convert_frame", _install_capture),
+        Part("torch._dynamo.aot_compile", _install_made),
+        Part("torch._dynamo.metrics_context", _install_metrics),
+    ),
+    (CAPTURE, MADE, METRICS),
+)

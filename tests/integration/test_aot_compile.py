@@ -1,0 +1,51 @@
+"""Functions compiled ahead of time are frames like others, with a start, an end and what went wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from compdbg.events import FrameEnd, FrameStart, GraphBreak  # noqa: E402
+
+pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")]
+
+
+def scaled(x):
+    return torch.relu(x) * 2
+
+
+def breaking(x):
+    torch._dynamo.graph_break()
+    return x + 1
+
+
+def aot_compiled(function, x):
+    options = {"guard_filter_fn": torch.compiler.skip_all_guards_unsafe}
+    return torch.compile(function, fullgraph=True, options=options).aot_compile(((x,), {}))
+
+
+def test_a_compile_has_a_start_and_an_end(record_here):
+    x = torch.randn(4)
+    with record_here() as recording:
+        compiled = aot_compiled(scaled, x)
+        torch.testing.assert_close(compiled(x), scaled(x))
+    log = recording.load().log
+    (start,) = [event for _, event in log.of(FrameStart)]
+    (end,) = [event for _, event in log.of(FrameEnd)]
+    assert start.frame == end.frame == f"{__file__}:{scaled.__code__.co_firstlineno}:scaled"
+    assert start.where.line == scaled.__code__.co_firstlineno
+    assert (end.result, end.compile_id) == ("compiled", start.compile_id)
+    assert start.request
+    assert end.duration_ms > 0
+
+
+def test_a_graph_break_is_fatal_and_named(record_here):
+    with record_here() as recording, pytest.raises(torch._dynamo.exc.Unsupported):
+        aot_compiled(breaking, torch.randn(4))
+    log = recording.load().log
+    (end,) = [event for _, event in log.of(FrameEnd)]
+    assert end.result == "failed"
+    (found,) = [event for _, event in log.of(GraphBreak)]
+    assert found.fatal
+    assert found.where.line == breaking.__code__.co_firstlineno + 1
