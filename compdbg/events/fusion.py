@@ -143,20 +143,26 @@ class PatternForm(Event, frozen=True):
     compile_id: str | None = None
 
 
+class LinkedPass(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A pattern-matcher pass that a configured callable holds or calls."""
+
+    pass_id: str
+    name: str
+    aliases: list[str] = []
+    where: Where | None = None
+
+
 class FusionEnabled(Event, frozen=True):
     """A pass was put into `slot` of Inductor's configuration, at the user's line `where`.
 
-    `key` names the callable in this process; `pass_ids` are the pattern-matcher passes that it
-    holds or calls. `by_user`: not set by a library in passing. With `compile_id` it was set for
-    that compile (`torch.compile(options=...)`).
+    `key` names the callable in this process. `by_user`: not set by a library in passing. With
+    `compile_id` it was set for that compile (`torch.compile(options=...)`).
     """
 
     slot: str
     key: str
     name: str
-    is_object: bool = False
-    """It is an object of the class `name`, not a function."""
-    pass_ids: list[str] = []
+    passes: list[LinkedPass] = []
     where: Where | None = None
     by_user: bool = False
     compile_id: str | None = None

@@ -8,13 +8,13 @@ from types import FrameType
 from typing import Any
 
 from compdbg import probe
-from compdbg.events import FusionCalled, FusionCompile, FusionEnabled
+from compdbg.events import FusionCalled, FusionCompile, FusionEnabled, LinkedPass
 from compdbg.hooks import current
 from compdbg.hooks.base import Hook, Part, Patches, Target, contained
-from compdbg.hooks.fusion_links import is_object, key_of, linked_passes, name_of, without_partial
-from compdbg.hooks.pattern_matcher_owner import held_by
+from compdbg.hooks.fusion_links import key_of, linked_passes, name_of, without_partial
+from compdbg.hooks.pattern_matcher_owner import held_by, owner_of
 from compdbg.hooks.pattern_matcher_passes import info_of, registered_in_torchs_passes
-from compdbg.hooks.userline import is_torch_file, is_user_file, of_caller
+from compdbg.hooks.userline import is_stdlib_file, is_user_file, of_caller
 
 NAME = "fusion_config"
 SLOTS = (
@@ -60,7 +60,7 @@ def _set_by_user(frame: FrameType | None) -> bool:
         name = frame.f_code.co_filename
         if is_user_file(name):
             return True
-        if is_torch_file(name) and not name.endswith("_config_module.py"):
+        if not name.endswith("_config_module.py") and not is_stdlib_file(name):
             return False
         frame = frame.f_back
     return False
@@ -71,24 +71,29 @@ def _tell_enabled(slot: str, custom_pass: Any, by_user: bool, depth: int) -> str
     compile_id = current.compile_id()
     if (key, slot, compile_id) not in _told:
         _told.add((key, slot, compile_id))
-        matcher = sys.modules.get("torch._inductor.pattern_matcher")
-        kind = getattr(matcher, "PatternMatcherPass", None)
-        linked = linked_passes(without_partial(custom_pass), kind) if kind is not None else []
-        for matcher_pass, holder in linked:
-            held_by(matcher_pass, holder)
         probe.emit(
             FusionEnabled(
                 slot=slot,
                 key=key,
                 name=name_of(custom_pass),
-                is_object=is_object(custom_pass),
-                pass_ids=[info_of(matcher_pass).id for matcher_pass, _ in linked],
+                passes=_linked(custom_pass),
                 where=of_caller(depth),
                 by_user=by_user,
                 compile_id=compile_id,
             )
         )
     return key
+
+
+def _linked(custom_pass: Any) -> list[LinkedPass]:
+    kind = getattr(sys.modules.get("torch._inductor.pattern_matcher"), "PatternMatcherPass", None)
+    found = []
+    for matcher_pass, holder in linked_passes(without_partial(custom_pass), kind) if kind is not None else []:
+        held_by(matcher_pass, holder)
+        info = info_of(matcher_pass)
+        name, aliases = info.names(owner_of(matcher_pass, info.maker, None))
+        found.append(LinkedPass(pass_id=info.id, name=name, aliases=aliases, where=info.where))
+    return found
 
 
 def _compiling(original: Any) -> Any:

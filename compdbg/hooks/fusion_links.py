@@ -44,18 +44,13 @@ def without_partial(custom_pass: Any) -> Any:
     return custom_pass
 
 
-def is_object(custom_pass: Any) -> bool:
-    """An object of a class of its own, or a method of one, rather than a function."""
-    custom_pass = without_partial(custom_pass)
-    return isinstance(custom_pass, MethodType) or not hasattr(custom_pass, "__code__")
-
-
 def name_of(custom_pass: Any) -> str:
     """The class of a pass object, or of the object whose method it is; the name of a function."""
     custom_pass = without_partial(custom_pass)
     if isinstance(custom_pass, MethodType):
         return type(custom_pass.__self__).__name__
-    return type(custom_pass).__name__ if is_object(custom_pass) else function_name(unwrapped(custom_pass))
+    function = hasattr(custom_pass, "__code__")
+    return function_name(unwrapped(custom_pass)) if function else type(custom_pass).__name__
 
 
 def linked_passes(custom_pass: Any, kind: type[Any]) -> list[tuple[Any, Any]]:

@@ -56,11 +56,14 @@ def maker_of(frame: FrameType | None) -> str | None:
     return None if again else chain[-1]
 
 
-def owner_of(matcher_pass: Any, maker: str | None, depth: int) -> Owner:
-    """The owner as known from the configuration, from where it was made, or from who calls `apply`."""
+def owner_of(matcher_pass: Any, maker: str | None, depth: int | None) -> Owner:
+    """The owner as known from the configuration, from where it was made, or from who calls `apply`.
+
+    With `depth`, the caller that many frames up is applying the pass now.
+    """
     own = type(matcher_pass).__name__
     name = own if own != "PatternMatcherPass" else _holders.get(matcher_pass) or maker
-    frame: FrameType | None = sys._getframe(depth)
+    frame: FrameType | None = None if depth is None else sys._getframe(depth)
     in_user_code = True
     for _ in range(_MAX_FRAMES):
         if frame is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import sys
-import sysconfig
+
 from collections.abc import Iterable
 from types import FrameType
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 from compdbg.events import Where
 
 _FRAME = re.compile(r'^\s*File "(?P<file>.*)", line (?P<line>\d+), in (?P<function>.*)$', re.MULTILINE)
-_STDLIB = sysconfig.get_paths()["stdlib"]
+_STDLIB = os.path.dirname(os.__file__)
 _OURS = __file__.rsplit("/", 2)[0]
 
 
@@ -36,6 +36,11 @@ def is_torch_file(name: str) -> bool:
 
 def is_our_file(name: str) -> bool:
     return name.startswith(_OURS)
+
+
+def is_stdlib_file(name: str) -> bool:
+    """A file of Python's own library, but not of what is installed beside it."""
+    return name.startswith(_STDLIB) and "site-packages" not in name and "dist-packages" not in name
 
 
 def _is_plumbing(name: str) -> bool:

@@ -15,7 +15,6 @@ from compdbg.events import (
     FusionCompile,
     FusionEnabled,
     PassRun,
-    PatternPassMade,
     PatternRegistered,
     Where,
 )
@@ -78,7 +77,6 @@ class _Process:
         self.rank = records[0].header.rank
         self.applied = applied
         self.records = records
-        self.made = {r.event.pass_id: r.event for r in records if isinstance(r.event, PatternPassMade)}
         self.called = [r.event for r in records if isinstance(r.event, FusionCalled)]
         self.compiles = [
             self._compile(i, r, r.event) for i, r in enumerate(records) if isinstance(r.event, FusionCompile)
@@ -118,13 +116,10 @@ class _Process:
     def _subjects(self, events: list[FusionEnabled]) -> Iterator[_Subject]:
         first = events[0]
         called = any(c.key == first.key and c.disabled_by is None for c in self.called)
-        linked = list(dict.fromkeys(pass_id for event in events for pass_id in event.pass_ids))
-        own_class = [first.name] if first.is_object and len(linked) == 1 else []
-        for pass_id in linked:
-            made = self.made.get(pass_id)
+        linked = {each.pass_id: each for event in events for each in event.passes}
+        for pass_id, each in linked.items():
             name = self.applied.get(pass_id)
-            names = [n for n in (name, *own_class, made.pass_name if made else "") if n] or [first.name]
-            yield _Subject(names[0], names[1:], name is not None, made.where if made else first.where)
+            yield _Subject(name or each.name, each.aliases, name is not None, each.where or first.where)
         if not linked:
             yield _Subject(first.name, [], called, first.where)
 
