@@ -40,6 +40,12 @@ def note(event: PassRun | PatternPass) -> None:
         _noted.pop(next(iter(_noted)))
 
 
+def forget(graph: str) -> None:
+    """A compile begins anew: what was noted for a graph of this name was another's."""
+    for name in (graph, f"{graph} joint", f"{graph} backward"):
+        _noted.pop(name, None)
+
+
 def take(graph: str) -> bytes:
     """All that was noted for one graph (and its joint graph, with the forward's), encoded."""
     names = [graph] if graph.endswith(" backward") else [f"{graph} joint", graph]

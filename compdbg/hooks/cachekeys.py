@@ -12,7 +12,6 @@ import contextlib
 import hashlib
 import os
 import re
-import secrets
 import time
 import zlib
 from collections.abc import Iterable
@@ -30,7 +29,7 @@ KEYS = 8
 SHOWN = 300
 """Characters kept of a component's text."""
 
-THIS_PROCESS = f"{os.getpid()}-{secrets.token_hex(4)}"
+THIS_PROCESS = f"{os.getpid()}-{os.urandom(4).hex()}"
 _LINE = re.compile(r"\[(\w+)\] (.*)", re.DOTALL)
 
 
@@ -84,7 +83,7 @@ def remember(record: KeyRecord) -> None:
         folder = _folder(record.layer, record.place)
         folder.mkdir(parents=True, exist_ok=True)
         target = folder / f"{_digest(record.key)}.z"
-        partial = folder / f".{secrets.token_hex(6)}"
+        partial = folder / f".{os.urandom(6).hex()}"
         partial.write_bytes(zlib.compress(msgspec.json.encode(record), 1))
         partial.replace(target)
         os.utime(folder)
@@ -103,17 +102,20 @@ def nearest(layer: str, place: str, key: str, factors: dict[str, tuple[str, str]
         record = _read(path)
         if record is None or record.process == THIS_PROCESS:
             continue
-        changes = [] if record.key == key else list(_changes(record.factors, factors))
+        changes = [] if record.key == key else _changes(record.factors, factors)
         if best is None or len(changes) < len(best.changes):
             best = Nearest(record, changes)
     return best
 
 
-def _changes(before: dict[str, tuple[str, str]], after: dict[str, tuple[str, str]]) -> Iterable[FactorChange]:
+def _changes(before: dict[str, tuple[str, str]], after: dict[str, tuple[str, str]]) -> list[FactorChange]:
+    """What differs; the graph first, for much else follows from it."""
+    found = []
     for name in [*before, *(n for n in after if n not in before)]:
         (old_hash, old), (new_hash, new) = before.get(name, ("", "")), after.get(name, ("", ""))
         if old_hash != new_hash:
-            yield FactorChange(name=name, before=old, after=new)
+            found.append(FactorChange(name=name, before=old, after=new))
+    return sorted(found, key=lambda change: change.name != "gm")
 
 
 def _folder(layer: str, place: str) -> Path:

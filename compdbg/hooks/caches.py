@@ -15,6 +15,7 @@ from typing import Any
 
 from compdbg import probe
 from compdbg.events import CacheLookup
+from compdbg.hooks import artifacts
 from compdbg.hooks.base import Hook, Part, Patches, Target, contained
 from compdbg.hooks.cachelookups import Found, describe, finish_miss, record_hit
 from compdbg.hooks.cachewrites import WRITE_AOT, WRITE_FX, watch_writes
@@ -164,6 +165,7 @@ def _around_main(original: Callable[..., Any]) -> Callable[..., Any]:
         if not probe.active():
             return original(*args, **kwargs)
         _here.aot_asked = False
+        artifacts.forget(graph_base())
         result = original(*args, **kwargs)
         if not _here.aot_asked:
             with contained(NAME):
