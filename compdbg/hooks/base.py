@@ -143,6 +143,7 @@ def _parameters(function: Any) -> set[str] | None:
 
 
 _reported: dict[tuple[str, str], int] = {}
+probe.at_end(_reported.clear)
 
 
 @contextlib.contextmanager

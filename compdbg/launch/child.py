@@ -122,22 +122,25 @@ def _torch_loaded() -> None:
     process = current()
     if process is None:
         return
-    path = list(sys.path)
-    sys.path[:] = _site_path  # not the program's: a file beside the script must not become ours
+    sys.path[:0] = _site_path  # a file beside the script must not become a module of ours
     try:
-        _find_msgspec()
-        from compdbg.record import options
-        from compdbg.record.session import Session
-
-        chosen = _options(process.folder)
-        options.set_current(chosen)
-        process.session = Session(process.lines, chosen)
+        _start_session(process)
     except Exception as error:
         process.lines.note("hook-error", hook="session", error=f"{type(error).__name__}: {error}")
         warn(f"not recording this process: {type(error).__name__}: {error}")
-        return
     finally:
-        sys.path[:] = path
+        for entry in _site_path:
+            sys.path.remove(entry)  # the first, which is ours
+
+
+def _start_session(process: Process) -> None:
+    _find_msgspec()
+    from compdbg.record import options
+    from compdbg.record.session import Session
+
+    chosen = _options(process.folder)
+    options.set_current(chosen)
+    process.session = Session(process.lines, chosen)
     process.session.start()
 
 

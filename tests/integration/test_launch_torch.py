@@ -208,3 +208,12 @@ def test_a_torch_that_fails_to_import(tmp_path: Path) -> None:
         assert ran.plain.status == (1 if text else 0)
         for path in ran.folder.iterdir():
             path.unlink()
+
+
+def test_no_module_of_the_library_is_loaded_that_torch_did_not_load(tmp_path: Path) -> None:
+    """One that is would hide a `secrets.py` of the user's, imported after torch."""
+    here = tmp_path / "here"
+    write(here, {"program.py": "import sys, torch; print(*sys.modules)"})
+    ran = twice(here, ["program.py"])
+    more = {name.partition(b".")[0] for name in {*ran.recorded.stdout.split()} - {*ran.plain.stdout.split()}}
+    assert more <= {b"compdbg", b"msgspec", b"decimal", b"_decimal"}
