@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 
 from compdbg import probe
 from compdbg.events import HookState
-from compdbg.hooks.base import Hook, Patches, install_part
+from compdbg.hooks.base import Hook, Patches, install_part, report_error
 from compdbg.hooks.importing import forget, on_import
 
 MODULES: dict[str, str] = {
@@ -48,7 +48,12 @@ def install_all(skip: Collection[str] = ()) -> Callable[[], None]:
         if name in skip:
             probe.emit(HookState(hook=name, state="unused", detail="switched off"))
             continue
-        hook = load_hook(name)
+        try:
+            hook = load_hook(name)
+        except Exception as error:
+            report_error(name, error)
+            probe.emit(HookState(hook=name, state="absent", detail=f"{type(error).__name__}: {error}"))
+            continue
         for part in hook.parts:
             callback = functools.partial(lambda h, p: done.append(install_part(h, p)), hook, part)
             waiting.append(callback)

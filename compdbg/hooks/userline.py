@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
+import os
 import re
 import sys
-
 from collections.abc import Iterable
 from types import FrameType
 from typing import Any
