@@ -11,7 +11,7 @@ import sys
 from compdbg.hooks.importing import on_import
 from compdbg.launch.missed import is_bootstrap, watch_subprocess
 from compdbg.record.lines import warn
-from compdbg.record.manifest import MANIFEST, Manifest, new_sibling
+from compdbg.record.manifest import MANIFEST, Manifest, has_ended, new_sibling
 from compdbg.record.process import Process, current, fatal_error
 
 TYPE_CHECKING = False
@@ -72,12 +72,12 @@ def _start(folder: str) -> None:
 def _lead(folder: str) -> Manifest | None:
     """Become the leader of a run that only the environment asks for, unless it has one.
 
-    A run that has ended is not added to: what was wrong then may be mended now.
+    A run that has ended, or whose leader died, is not added to: what was wrong then may be mended now.
     """
     os.makedirs(folder, exist_ok=True)
     manifest = Manifest(folder, sys.orig_argv, {})
     if not manifest.claim():
-        if not _has_ended(folder):
+        if not has_ended(folder):
             return None
         manifest = Manifest(new_sibling(folder), sys.orig_argv, {})
         manifest.write()
@@ -86,23 +86,18 @@ def _lead(folder: str) -> Manifest | None:
     return manifest
 
 
-def _has_ended(folder: str) -> bool:
-    try:
-        with open(os.path.join(folder, MANIFEST)) as file:
-            return '"complete": true' in file.read()
-    except OSError:
-        return False
-
-
 def _is_no_program() -> bool:
     """Processes that are not the user's: ours, and the one that keeps multiprocessing's books."""
     words = sys.orig_argv[1:]
-    for previous, word in zip(["", *words], words, strict=False):
-        if previous == "-c":
-            return word.startswith("from multiprocessing.resource_tracker import")
-        if previous == "-m" or not word.startswith("-"):
-            return os.path.basename(word) == "compdbg"
-    return False
+    while words and words[0].startswith("-"):
+        option = words.pop(0)
+        if option == "-c":
+            return bool(words) and words[0].startswith("from multiprocessing.resource_tracker import")
+        if option == "-m":
+            break
+        if option in ("-X", "-W"):
+            del words[:1]
+    return bool(words) and os.path.basename(words[0]) == "compdbg"
 
 
 def _take_off_the_path() -> None:

@@ -37,12 +37,18 @@ def watch_subprocess() -> None:
 
     def fork_exec(args: "Any", executables: "Any", *rest: "Any") -> "Any":
         _note(args, rest)
+        process = current()
         try:
+            if process is not None:
+                process.starts_command = True
             return original(args, executables, *rest)
         except BaseException as error:
             if error.__traceback__ is not None:  # the program's traceback is without this frame
                 error.__traceback__ = error.__traceback__.tb_next
             raise
+        finally:
+            if process is not None:
+                process.starts_command = False
 
     fork_exec.compdbg_original = original  # type: ignore[attr-defined]
     subprocess._fork_exec = fork_exec  # type: ignore[attr-defined]

@@ -162,6 +162,28 @@ def new_sibling(folder: str) -> str:
     return name
 
 
+def has_ended(folder: str) -> bool:
+    """Whether the run in a folder is over: its end is written, or who was to write it is gone from here."""
+    try:
+        with open(os.path.join(folder, MANIFEST)) as file:
+            entries = [line.strip().rstrip(",").partition(": ") for line in file]
+    except (OSError, ValueError):
+        return False
+    fields = {key: value for key, _, value in entries}
+    if fields.get('"complete"') == "true":
+        return True
+    pid = fields.get('"pid"', "")
+    if fields.get('"host"') != to_json(os.uname().nodename) or not pid.isdecimal():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except PermissionError:
+        return False
+    except OSError:
+        return True
+    return False
+
+
 def clear_run(folder: str) -> None:
     """Remove an earlier run from a folder, and nothing that is not of a run.
 

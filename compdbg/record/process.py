@@ -34,6 +34,8 @@ class Process:
         self.session: Session | None = None
         self.pid = os.getpid()
         self.closed = False
+        self.starts_command = False
+        """Set while `subprocess` forks: the child is about to become another program."""
 
     def begin(self, compiled_before: int = 0) -> None:
         """Become this process's recording and write its start."""
@@ -73,6 +75,9 @@ class Process:
     def forked(self) -> None:
         """In the child of a fork: its own file and start. Hooks came along with the memory."""
         self.lines.abandon()
+        if self.starts_command:
+            self.closed = True
+            return
         self.pid = os.getpid()
         self.how = "fork"
         self.lines = Lines(self.folder, number_from_environment("RANK"))

@@ -103,6 +103,11 @@ class TestProcesses:
         assert hows(run) == ["run"] * 3
         assert not find_all(run)
 
+    def test_a_fork_that_becomes_another_program_is_one_process(self, record: Callable[..., Run]) -> None:
+        run = record("import os, subprocess; subprocess.run(['true'], preexec_fn=lambda: os.setpgrp())")
+        assert hows(run) == ["run"]
+        assert not find_all(run)
+
     def test_exec_continues_in_a_file_of_its_own(self, record: Callable[..., Run]) -> None:
         run = record(
             "import os, sys; len(sys.argv) > 1 or os.execv(sys.executable, [*sys.orig_argv, 'again'])"
@@ -238,9 +243,33 @@ class TestEnvironmentAlone:
         assert load(second).summary.argv[-1] == "print(2)"
         assert load(tmp_path / "run").summary.argv[-1] == "print(1)"
 
-    def test_our_own_command_is_no_program(self, tmp_path: Path) -> None:
+    def test_a_program_that_was_killed_is_a_run_that_is_over(self, tmp_path: Path) -> None:
         env = clean_environment(COMPDBG_RUN="run")
-        assert go([sys.executable, "-m", "compdbg", "--version"], tmp_path, env=env).status == 0
+        assert (
+            go([sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"], tmp_path, env=env).status == -9
+        )
+        assert not load(tmp_path / "run").summary.complete
+        assert b"recording to" in go([sys.executable, "-c", ""], tmp_path, env=env).stderr
+
+    def test_programs_side_by_side_are_one_run(self, tmp_path: Path) -> None:
+        """As where a batch system starts each rank."""
+        env = clean_environment(COMPDBG_RUN=str(tmp_path / "run"))
+        command = [sys.executable, "-c", "print('ready', flush=True); input()"]
+        ranks = [
+            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env | {"RANK": rank})
+            for rank in "012"
+        ]
+        for rank in ranks:
+            assert rank.stdout is not None
+            assert rank.stdout.readline() == b"ready\n"
+        for rank in ranks:
+            rank.communicate(b"\n")
+        assert load(tmp_path / "run").summary.ranks == [0, 1, 2]
+
+    @pytest.mark.parametrize("words", [["-m", "compdbg"], ["-X", "dev", "-m", "compdbg"]])
+    def test_our_own_command_is_no_program(self, words: list[str], tmp_path: Path) -> None:
+        env = clean_environment(COMPDBG_RUN="run")
+        assert go([sys.executable, *words, "--version"], tmp_path, env=env).status == 0
         assert not (tmp_path / "run").exists()
 
     def test_unset_it_loads_nothing(self, tmp_path: Path) -> None:
