@@ -30,7 +30,7 @@ def functional(fn: Callable[..., Any], *args: Any, dynamic: bool = False) -> Gra
 
 
 def lower(gm: GraphModule, *passes: Callable[[Any], Any], **config: Any) -> GraphModule:
-    """Run Inductor's joint and post-grad passes, with `passes` as its custom post-grad pass."""
+    """Run Inductor's joint and post-grad passes, with `passes` as its custom post-grad pass if given."""
 
     from torch._guards import detect_fake_mode
     from torch._inductor import compile_fx
@@ -41,9 +41,11 @@ def lower(gm: GraphModule, *passes: Callable[[Any], Any], **config: Any) -> Grap
             with observed(graph, one.__name__):
                 one(graph)
 
+    if passes:
+        config["post_grad_custom_post_pass"] = custom
     inputs = [node.meta["val"] for node in gm.graph.nodes if node.op == "placeholder"]
     with (
-        torch._inductor.config.patch(post_grad_custom_post_pass=custom if passes else None, **config),
+        torch._inductor.config.patch(config),
         V.set_fake_mode(detect_fake_mode(inputs)),
     ):
         gm = compile_fx._recursive_joint_graph_passes(gm)
