@@ -33,10 +33,10 @@ HOOK = Hook(
         _part("vllm.compilation.backends", "vllm_split"),
         _part("vllm.compilation.backends", "vllm_pieces", "install_manager"),
         _part("vllm.compilation.piecewise_backend", "vllm_pieces", "install_backend"),
-        _part("vllm.compilation.piecewise_backend", "vllm_capture", "install_backend"),
+        _part("vllm.compilation.piecewise_backend", "vllm_dispatch", "install_pieces"),
         _part("vllm.compilation.passes.pass_manager", "vllm_passes"),
-        _part("vllm.compilation.cuda_graph", "vllm_capture", "install_wrapper"),
-        _part("vllm.v1.cudagraph_dispatcher", "vllm_capture", "install_dispatcher"),
+        _part("vllm.compilation.cuda_graph", "vllm_capture"),
+        _part("vllm.v1.cudagraph_dispatcher", "vllm_dispatch", "install_dispatcher"),
     ),
     targets=TARGETS,
 )

@@ -12,7 +12,7 @@ LOADED = "loaded"
 """Stands for the compile id of a function that was not compiled in this run."""
 
 
-def record_loaded(model: Any, loaded: Any) -> None:
+def record_loaded(loaded: Any) -> None:
     """A function from vLLM's AOT cache runs with guards dropped, unknown which."""
     code = loaded._artifacts.original_code
     probe.emit(

@@ -1,237 +1,121 @@
-"""How vLLM serves each call: the size it is padded to, the range compiled for it, its CUDA graph.
+"""vLLM's CUDA graphs: each capture with its time and its failure, and which calls were replays.
 
-The first compiled piece of a graph stands for all of it: one call of the model is one call of that
-piece, or one capture or replay of its wrapper. In the steady state a call costs a few dictionary
-look-ups; tallies are written at each power of two, and at the end.
+`CUDAGraphWrapper.__call__` itself is left alone, so that it stands in tracebacks as it does without
+us. A capture is seen where it opens its pool and closes it; a replay where the wrapper looks up what
+it captured.
 """
 
 from __future__ import annotations
 
 import sys
-import threading
 import time
-import weakref
+import traceback
 from collections.abc import Callable
 from typing import Any
 
 from compdbg import probe
-from compdbg.events import Capture, Dispatch
-from compdbg.hooks import current, userline
-from compdbg.hooks.base import Patches, contained
-from compdbg.hooks.vllm_pieces import range_text
-from compdbg.hooks.vllm_targets import CAPTURE_CALL, DISPATCH, PIECE_MADE, PIECE_RANGE
+from compdbg.events import Capture
+from compdbg.hooks import userline
+from compdbg.hooks.base import Patches, contained, report_error
+from compdbg.hooks.vllm_dispatch import graph_of, here, row, served
+from compdbg.hooks.vllm_targets import CAPTURE_POOL, WRAPPER_MADE
 
 HOOK = "vllm"
-CONTEXT = "vllm.forward_context"
-
-FULL = "full"
-"""The graph of a wrapper around the whole model."""
 
 
-class _Here(threading.local):
-    asked: int | None = None
-    """Tokens of the batch last dispatched, until a call takes it up."""
-    padded: int | None = None
-    wrapped = False
-    """Inside a capture or replay, which is what is counted, not the piece that it runs."""
+def install(patches: Patches) -> None:
+    patches.wrap(WRAPPER_MADE, _with_counting_entries)
+    patches.wrap(CAPTURE_POOL, _observed_pool)
 
 
-_here = _Here()
+def _with_counting_entries(original: Callable[..., None]) -> Callable[..., None]:
+    """The first piece's wrapper stands for all: only its look-ups are counted."""
 
-
-class _Row:
-    """The calls of one size of one graph."""
-
-    __slots__ = ("captures", "compiled_as", "eager", "graph", "padded_to", "replays", "size")
-
-    def __init__(self, graph: str, size: int, padded_to: int | None) -> None:
-        self.graph = graph
-        self.size = size
-        self.padded_to = padded_to
-        self.compiled_as: str | None = None
-        self.captures = self.replays = self.eager = 0
-
-
-_rows: dict[tuple[str, int, int | None], _Row] = {}
-_graphs: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
-
-
-def install_backend(patches: Patches) -> None:
-    patches.wrap(PIECE_MADE, _remember_graph)
-    patches.wrap(PIECE_RANGE, _counted_range)
-
-
-def install_wrapper(patches: Patches) -> None:
-    patches.wrap(CAPTURE_CALL, _recorded_wrapper)
-
-
-def install_dispatcher(patches: Patches) -> None:
-    patches.wrap(DISPATCH, _remember_padding)
-
-
-def _remember_graph(original: Callable[..., Any]) -> Callable[..., Any]:
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        with contained(HOOK):
-            name = current.graph_name()
-            loaded_for = getattr(kwargs.get("vllm_backend"), "prefix", name)
-            _graphs[self] = str(loaded_for) if name == "?" else name
         original(self, *args, **kwargs)
+        with contained(HOOK):
+            if getattr(self.runnable, "is_first_graph", True):
+                self.concrete_cudagraph_entries = _Entries(graph_of(self.runnable))
 
     return __init__
 
 
-def _remember_padding(original: Callable[..., Any]) -> Callable[..., Any]:
-    def dispatch(self: Any, num_tokens: int, *args: Any, **kwargs: Any) -> Any:
-        result = original(self, num_tokens, *args, **kwargs)
-        _here.asked, _here.padded = num_tokens, result[1].num_tokens
-        return result
+class _Entries(dict[Any, Any]):
+    """What a wrapper captured, by batch; each call of the wrapper that captures or replays looks here."""
 
-    return dispatch
+    def __init__(self, graph: str) -> None:
+        self._graph = graph
 
-
-def _counted_range(original: Callable[..., Any]) -> Callable[..., Any]:
-    def _find_range_for_shape(self: Any, runtime_shape: Any, *args: Any, **kwargs: Any) -> Any:
-        entry = original(self, runtime_shape, *args, **kwargs)
-        if self.is_first_graph and probe.active():
-            row = _row(_graphs.get(self, "?"), runtime_shape)
-            if row.compiled_as is None and entry is not None:
-                row.compiled_as = range_text(entry.compile_range)
-            if not _here.wrapped:
-                row.eager += 1
-                _served(row)
+    def __getitem__(self, batch: Any) -> Any:
+        entry = super().__getitem__(batch)
+        if entry.cudagraph is not None and probe.active():
+            try:
+                count = row(self._graph, batch.num_tokens)
+                count.replays += 1
+                served(count)
+            except Exception as error:
+                report_error(HOOK, error)
         return entry
 
-    return _find_range_for_shape
+
+def _observed_pool(original: Callable[..., Any]) -> Callable[..., Any]:
+    def capture_pool(*args: Any, **kwargs: Any) -> Any:
+        pool = original(*args, **kwargs)
+        if probe.active():
+            with contained(HOOK):
+                caller = sys._getframe(1)
+                if caller.f_code.co_name == "__call__" and "batch_descriptor" in caller.f_locals:
+                    return _Capturing(pool, caller.f_locals["self"], caller.f_locals["batch_descriptor"])
+        return pool
+
+    return capture_pool
 
 
-def _row(graph: str, size: int) -> _Row:
-    """The tally of the batch that is being served: by its own size, where padding made it `size`."""
-    padded_to = None
-    if _here.padded == size and _here.asked is not None and _here.asked != size:
-        size, padded_to = _here.asked, size
-    key = (graph, size, padded_to)
-    row = _rows.get(key)
-    if row is None:
-        row = _rows[key] = _Row(graph, int(size), padded_to)
-    return row
+class _Capturing:
+    """The pool that a capture runs in: its first moment and its last are those of the capture."""
 
+    def __init__(self, pool: Any, wrapper: Any, batch: Any) -> None:
+        self._pool = pool
+        self._runnable = wrapper.runnable
+        self._size = int(batch.num_tokens)
+        self._outer = False
+        self._started = 0.0
 
-def _served(row: _Row) -> None:
-    """The batch has been counted; its tally is written at each power of two."""
-    _here.asked = None
-    calls = row.captures + row.replays + row.eager
-    if calls & (calls - 1) == 0:
-        _write(row)
+    def __enter__(self) -> Any:
+        self._started = time.perf_counter()
+        entered = self._pool.__enter__()
+        self._outer, here.wrapped = here.wrapped, True
+        return entered
 
+    def __exit__(self, kind: Any, error: BaseException | None, step: Any) -> Any:
+        here.wrapped = self._outer
+        with contained(HOOK):
+            self._record(error)
+        return self._pool.__exit__(kind, error, step)
 
-def _write(row: _Row) -> None:
-    probe.emit(
-        Dispatch(
-            graph=row.graph,
-            size=row.size,
-            compiled_as=row.compiled_as,
-            padded_to=row.padded_to,
-            replays=row.replays,
-            captures=row.captures,
-            eager_calls=row.eager,
-        )
-    )
-
-
-def _flush() -> None:
-    for row in _rows.values():
-        _write(row)
-    _rows.clear()
-
-
-def _recorded_wrapper(original: Callable[..., Any]) -> Callable[..., Any]:
-    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
-        batch = _batch_for(self) if probe.active() else None
-        if batch is None:
-            return original(self, *args, **kwargs)
-        entry = self.concrete_cudagraph_entries.get(batch)
-        if entry is None or entry.cudagraph is None:
-            return _captured(original, self, batch, args, kwargs)
-        outer, _here.wrapped = _here.wrapped, True
-        try:
-            result = original(self, *args, **kwargs)
-        finally:
-            _here.wrapped = outer
-        if _stands_for_all(self):
-            row = _row(_graph_of(self), batch.num_tokens)
-            row.replays += 1
-            _served(row)
-        return result
-
-    return __call__
-
-
-def _batch_for(wrapper: Any) -> Any:
-    """The batch that this wrapper will capture or replay; None where it only passes the call on."""
-    forward = sys.modules[CONTEXT]
-    if not forward.is_forward_context_available():
-        return None
-    context = forward.get_forward_context()
-    return context.batch_descriptor if context.cudagraph_runtime_mode == wrapper.runtime_mode else None
-
-
-def _captured(original: Callable[..., Any], wrapper: Any, batch: Any, args: Any, kwargs: Any) -> Any:
-    outer, _here.wrapped = _here.wrapped, True
-    started = time.perf_counter()
-    try:
-        result = original(wrapper, *args, **kwargs)
-        if _stands_for_all(wrapper):
-            row = _row(_graph_of(wrapper), batch.num_tokens)
-            row.captures += 1
-            _served(row)
-    except BaseException as error:
-        _record_capture(wrapper, batch, started, error)
-        raise
-    finally:
-        _here.wrapped = outer
-    _record_capture(wrapper, batch, started, None)
-    return result
-
-
-def _record_capture(wrapper: Any, batch: Any, started: float, error: BaseException | None) -> None:
-    with contained(HOOK):
+    def _record(self, error: BaseException | None) -> None:
+        graph = graph_of(self._runnable)
+        if error is None and getattr(self._runnable, "is_first_graph", True):
+            count = row(graph, self._size)
+            count.captures += 1
+            served(count)
         probe.emit(
             Capture(
-                graph=_graph_of(wrapper),
-                piece=_piece_of(wrapper),
-                size=batch.num_tokens,
-                duration_ms=(time.perf_counter() - started) * 1e3,
+                graph=graph,
+                piece=_piece_of(self._runnable),
+                size=self._size,
+                duration_ms=(time.perf_counter() - self._started) * 1e3,
                 emulated=not sys.modules["torch"].cuda.is_available(),
                 error=None if error is None else f"{type(error).__name__}: {error}"[:2000],
-                where=None if error is None else _where_of(error),
+                where=None
+                if error is None
+                else userline.of_frames(traceback.extract_tb(error.__traceback__)),
             )
         )
 
 
-def _where_of(error: BaseException) -> Any:
-    import traceback
-
-    return userline.of_frames(traceback.extract_tb(error.__traceback__))
-
-
-def _stands_for_all(wrapper: Any) -> bool:
-    return bool(getattr(wrapper.runnable, "is_first_graph", True))
-
-
-def _graph_of(wrapper: Any) -> str:
-    try:
-        return _graphs.get(wrapper.runnable, FULL)
-    except TypeError:
-        return FULL
-
-
-def _piece_of(wrapper: Any) -> str:
-    runnable = wrapper.runnable
+def _piece_of(runnable: Any) -> str:
     name = getattr(runnable, "submod_name", None)
     if name is None:
-        return FULL
+        return "full"
     return str(name or f"piece {runnable.piecewise_compile_index}")
-
-
-probe.at_end(_flush)
-probe.at_fork(_rows.clear)

@@ -8,9 +8,12 @@ left of them when a `VllmConfig` is complete, and every later one, is recorded.
 from __future__ import annotations
 
 import dataclasses
+import functools
+import operator
 import os
 import sys
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, NamedTuple
@@ -61,7 +64,8 @@ def install_fields(patches: Patches) -> None:
 
 
 def install_resolution(patches: Patches) -> None:
-    patches.wrap(CONFIG_MADE, _recorded_post_init)
+    owner, name, original = resolve(CONFIG_MADE)
+    patches.put(owner, name, _Resolving(original))
 
 
 def _noting(original: Callable[..., None]) -> Callable[[Any, str, Any], None]:
@@ -92,18 +96,33 @@ def _watch(config: Any) -> _Watched:
     return watched
 
 
-def _recorded_post_init(original: Callable[..., None]) -> Callable[..., None]:
-    def __post_init__(self: Any, *args: Any, **kwargs: Any) -> None:
+class _Resolving:
+    """Stands in for `VllmConfig.__post_init__`, which refuses many a configuration.
+
+    Looking the method up notes what is there before. What is then called is C code that calls the
+    method and, if it returned, us: no frame of ours stands in the traceback of a refusal.
+    """
+
+    def __init__(self, original: Callable[..., None]) -> None:
+        self._original = original
+
+    def __get__(self, config: Any, owner: Any = None) -> Any:
+        if config is None or not probe.active():
+            return self._original if config is None else functools.partial(self._original, config)
         before: dict[str, dict[str, Any]] = {}
         with contained(HOOK):
-            before = {_prefix_of(c): _containers(c) for c in _parts(self)}
-        original(self, *args, **kwargs)
-        if probe.active():
-            with contained(HOOK):
-                for config in _parts(self):
-                    _record_all(config, before.get(_prefix_of(config), {}))
+            before = {_prefix_of(c): _containers(c) for c in _parts(config)}
+        steps = (
+            functools.partial(self._original, config),
+            functools.partial(_record_resolved, config, before),
+        )
+        return functools.partial(deque, map(operator.call, steps), 0)
 
-    return __post_init__
+
+def _record_resolved(vllm_config: Any, before: dict[str, dict[str, Any]]) -> None:
+    with contained(HOOK):
+        for config in _parts(vllm_config):
+            _record_all(config, before.get(_prefix_of(config), {}))
 
 
 def _parts(vllm_config: Any) -> Iterator[Any]:
@@ -121,8 +140,13 @@ def _containers(config: Any) -> dict[str, Any]:
 
 
 def _record_all(config: Any, containers: dict[str, Any]) -> None:
-    """Everything that was asked for or changed; fields that nobody touched have their defaults."""
+    """Everything that was asked for or changed; fields that nobody touched have their defaults.
+
+    Configurations for parts of a model share these objects; the first tells all.
+    """
     watched = _watch(config)
+    if watched.complete:
+        return
     watched.complete = True
     for name, before in containers.items():
         if name in watched.fields and name not in watched.changes:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -13,77 +13,70 @@ from compdbg import probe
 from compdbg.events import CacheLookup, Decorated
 from compdbg.hooks import current, userline, vllm_audit
 from compdbg.hooks.base import Patches, contained
-from compdbg.hooks.vllm_targets import AOT_LOAD, AOT_VERIFY, DECORATE
+from compdbg.hooks.vllm_targets import AOT_LOAD, AOT_VERIFY, SHOULD_IGNORE
 
 HOOK = "vllm"
 
 _here = threading.local()
+_said: set[tuple[str, str]] = set()
+"""Classes and outcomes that are recorded already: engines make many instances."""
+_missed: set[str] = set()
 
 
 def install(patches: Patches) -> None:
-    patches.wrap(DECORATE, functools.partial(_recorded_decoration, patches))
+    patches.wrap(SHOULD_IGNORE, _observe_instance)
     patches.wrap(AOT_LOAD, _recorded_load)
     patches.wrap(AOT_VERIFY, _noted_refusal)
+    patches.on_undo(_said.clear)
+    patches.on_undo(_missed.clear)
 
 
-def _recorded_decoration(patches: Patches, original: Callable[..., Any]) -> Callable[..., Any]:
-    def _support_torch_compile(cls: Any, dynamic_arg_dims: Any, *args: Any, **kwargs: Any) -> Any:
-        before = cls.__init__
-        result = original(cls, dynamic_arg_dims, *args, **kwargs)
-        if cls.__init__ is not before:
-            with contained(HOOK):
-                _watch_instances(patches, cls, _dims(dynamic_arg_dims))
-        return result
+def _observe_instance(original: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """Asked once while a model is made, when all else that decides is known to who asks.
 
-    return _support_torch_compile
+    In the modes that compile nothing (NONE, or STOCK_TORCH_COMPILE, which leaves it to the model
+    runner) vLLM does not come to ask.
+    """
 
-
-def _dims(asked: dict[str, Any]) -> dict[str, list[int]]:
-    """vLLM takes one dimension, a list, or a mapping from dimension to the name that ties it to others."""
-    return {name: [dims] if isinstance(dims, int) else [int(d) for d in dims] for name, dims in asked.items()}
-
-
-def _watch_instances(patches: Patches, cls: Any, dims: dict[str, list[int]]) -> None:
-    """Whether a model is compiled is decided when it is made; said once for each outcome of a class."""
-    original = cls.__init__
-    said: set[str] = set()
-
-    @functools.wraps(original)
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        original(self, *args, **kwargs)
+    def _should_ignore_torch_compile(cls: Any) -> bool:
+        ignored = original(cls)
         if probe.active():
             with contained(HOOK):
-                reason = _why_not(self)
-                if reason not in said:
-                    said.add(reason)
-                    probe.emit(_decorated(type(self), dims, reason))
+                said = sys._getframe(1).f_locals
+                _record_instance(cls, said.get("dynamic_arg_dims") or {}, _why_not(ignored, said))
+        return ignored
 
-    patches.put(cls, "__init__", __init__)
+    return _should_ignore_torch_compile
 
 
-def _decorated(cls: Any, dims: dict[str, list[int]], reason: str) -> Decorated:
+def _why_not(ignored: bool, said: dict[str, Any]) -> str:
+    if ignored:
+        return "the class is marked with @ignore_torch_compile"
+    if not said.get("enable_compile", True):
+        return "its enable_if says no for this configuration"
+    return ""
+
+
+def _record_instance(cls: Any, asked: dict[str, Any], reason: str) -> None:
+    name = f"{cls.__module__}.{cls.__qualname__}"
+    if (name, reason) in _said:
+        return
+    _said.add((name, reason))
     code = getattr(cls.forward, "__code__", None)
-    return Decorated(
-        target=f"{cls.__module__}.{cls.__qualname__}",
-        dynamic_dims=dims,
-        where=None if code is None else userline.of_code(code),
-        enabled=not reason,
-        reason=reason,
+    probe.emit(
+        Decorated(
+            target=name,
+            dynamic_dims={argument: _dims(dims) for argument, dims in asked.items()},
+            where=None if code is None else userline.of_code(code),
+            enabled=not reason,
+            reason=reason,
+        )
     )
 
 
-def _why_not(model: Any) -> str:
-    """Why this instance runs uncompiled, in the order in which vLLM decides; empty if it does not."""
-    if not getattr(model, "do_not_compile", False):
-        return ""
-    mode = getattr(model.compilation_config.mode, "name", str(model.compilation_config.mode))
-    if mode == "NONE":
-        return "compilation is off (mode NONE)"
-    if mode == "STOCK_TORCH_COMPILE":
-        return "mode STOCK_TORCH_COMPILE leaves it to the model runner to compile"
-    if getattr(type(model), "_ignore_compile_vllm", False):
-        return "the class is marked with @ignore_torch_compile"
-    return "its enable_if says no for this configuration"
+def _dims(asked: Any) -> list[int]:
+    """One dimension, a list, or a mapping from dimension to the name that ties it to others."""
+    return [asked] if isinstance(asked, int) else [int(dim) for dim in asked]
 
 
 def _noted_refusal(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -106,39 +99,20 @@ def _recorded_load(original: Callable[..., Any]) -> Callable[..., Any]:
         loaded = original(model, aot_compilation_path, *args, **kwargs)
         if probe.active():
             with contained(HOOK):
-                if not _worth_saying(model, aot_compilation_path, loaded):
-                    return loaded
-                _record_lookup(model, aot_compilation_path, loaded, (time.perf_counter() - started) * 1e3)
-                if loaded is not None:
-                    vllm_audit.record_loaded(model, loaded)
+                elapsed_ms = (time.perf_counter() - started) * 1e3
+                _record_lookup(model, aot_compilation_path, loaded, elapsed_ms)
         return loaded
 
     return _try_load_aot_compiled_fn
 
 
-_missed: set[str] = set()
-
-
-def _worth_saying(model: Any, path: str, loaded: Any) -> bool:
-    """The eager backend keeps nothing, and with it vLLM looks in vain on every call."""
-    if loaded is None and (path in _missed or model.compilation_config.backend == "eager"):
-        return False
-    _missed.add(path)
-    return True
-
-
 def _record_lookup(model: Any, path: str, loaded: Any, duration_ms: float) -> None:
+    """The eager backend keeps nothing; with it vLLM looks in vain on every call."""
+    if loaded is None and (path in _missed or model.compilation_config.backend == "eager"):
+        return
+    _missed.add(path)
     there = os.path.exists(path)
-    if loaded is not None:
-        result, reason = (
-            "hit",
-            "the model's AOT artifact: neither traced, nor split, nor compiled in this run",
-        )
-    elif not there:
-        result, reason = "miss", "no AOT artifact was saved for this configuration and model"
-    else:
-        result = "miss" if _here.refusal else "corrupt"
-        reason = _here.refusal or "the AOT artifact is there but could not be loaded; vLLM's log says why"
+    result, reason = _outcome(loaded, there)
     probe.emit(
         CacheLookup(
             layer="vllm",
@@ -151,6 +125,18 @@ def _record_lookup(model: Any, path: str, loaded: Any, duration_ms: float) -> No
             duration_ms=duration_ms,
         )
     )
+    if loaded is not None:
+        vllm_audit.record_loaded(loaded)
+
+
+def _outcome(loaded: Any, there: bool) -> tuple[str, str]:
+    if loaded is not None:
+        return "hit", "the model's AOT artifact: neither traced, nor split, nor compiled in this run"
+    if not there:
+        return "miss", "no AOT artifact was saved for this configuration and model"
+    if _here.refusal:
+        return "miss", _here.refusal
+    return "corrupt", "the AOT artifact is there but could not be loaded; vLLM's log says why"
 
 
 def _key_in(path: str) -> str:

@@ -11,7 +11,7 @@ _DECORATORS = "vllm.compilation.decorators"
 _PIECEWISE = "vllm.compilation.piecewise_backend"
 _PASSES = "vllm.compilation.passes.pass_manager:PostGradPassManager"
 
-DECORATE = Target(f"{_DECORATORS}:_support_torch_compile", ("cls", "dynamic_arg_dims", "enable_if"), SEEN)
+SHOULD_IGNORE = Target(f"{_DECORATORS}:_should_ignore_torch_compile", ("cls",), SEEN)
 AOT_LOAD = Target(f"{_DECORATORS}:_try_load_aot_compiled_fn", ("model", "aot_compilation_path"), SEEN)
 AOT_VERIFY = Target(f"{_DECORATORS}:_verify_source_unchanged", (), SEEN)
 
@@ -33,7 +33,8 @@ PASSES_CONFIGURED = Target(f"{_PASSES}.configure", (), SEEN)
 PASS_ADDED = Target(f"{_PASSES}.add", (), SEEN)
 PASSES_CALL = Target(f"{_PASSES}.__call__", ("graph",), SEEN)
 
-CAPTURE_CALL = Target("vllm.compilation.cuda_graph:CUDAGraphWrapper.__call__", (), SEEN)
+WRAPPER_MADE = Target("vllm.compilation.cuda_graph:CUDAGraphWrapper.__init__", ("runnable",), SEEN)
+CAPTURE_POOL = Target("vllm.compilation.cuda_graph:capture_pool", (), SEEN)
 DISPATCH = Target("vllm.v1.cudagraph_dispatcher:CudagraphDispatcher.dispatch", ("num_tokens",), SEEN)
 
 CONFIG_MADE = Target("vllm.config.vllm:VllmConfig.__post_init__", (), SEEN)
@@ -46,7 +47,7 @@ CONFIG_CLASSES = (
 VALIDATE_ENVIRON = Target("vllm.platforms.interface:Platform.validate_environ", ("hard_fail",), SEEN)
 
 TARGETS = (
-    DECORATE, AOT_LOAD, AOT_VERIFY, AOT_REBUILD, BACKEND_CALL, SPLIT, COMPILE, LOAD, PIECE_RANGES,
-    PIECE_MADE, PIECE_RANGE, PASSES_CONFIGURED, PASS_ADDED, PASSES_CALL, CAPTURE_CALL, DISPATCH,
-    CONFIG_MADE, *CONFIG_CLASSES, VALIDATE_ENVIRON,
+    SHOULD_IGNORE, AOT_LOAD, AOT_VERIFY, AOT_REBUILD, BACKEND_CALL, SPLIT, COMPILE, LOAD, PIECE_RANGES,
+    PIECE_MADE, PIECE_RANGE, PASSES_CONFIGURED, PASS_ADDED, PASSES_CALL, WRAPPER_MADE, CAPTURE_POOL,
+    DISPATCH, CONFIG_MADE, *CONFIG_CLASSES, VALIDATE_ENVIRON,
 )  # fmt: skip

@@ -57,6 +57,7 @@ class Engine:
             "PYTHONPATH": str(HERE / "plugin"),
             "VLLM_CACHE_ROOT": str(self.folder / cache),
             "TORCHINDUCTOR_CACHE_DIR": str(self.folder / cache / "inductor"),
+            "XDG_CACHE_HOME": str(self.folder / cache / "xdg"),
             "VLLM_LOGGING_LEVEL": "ERROR",
             "VLLM_NO_USAGE_STATS": "1",
             "OMP_NUM_THREADS": "1",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from compdbg.events import Capture
 from tests.conftest import Recorded
 
 
@@ -54,3 +55,22 @@ def test_every_compiled_piece_was_captured_at_each_captured_size(engine, capture
 
 def test_sizes_above_the_largest_capture_raise_no_alarm(captured):
     assert captured.alarms == []
+
+
+class TestRefusedCapture:
+    @pytest.fixture(scope="class")
+    @classmethod
+    def refused(cls, engine):
+        return engine.recorded("capture.py", "refuse", cache="capture", TOY_CUDAGRAPHS="1")
+
+    def test_the_traceback_is_as_without_us(self, engine, refused):
+        plain = engine.plain("capture.py", "refuse", cache="capture-plain", TOY_CUDAGRAPHS="1")
+        assert plain.returncode == 1
+        assert refused.process.returncode == 1
+        assert refused.process.stderr == plain.stderr
+
+    def test_it_is_recorded_with_size_and_piece(self, refused):
+        (failed,) = [event for _, event in refused.run.log.of(Capture) if event.error]
+        assert (failed.size, failed.piece) == (4, "submod_0")
+        assert failed.error == "RuntimeError: operation not permitted when stream is capturing"
+        assert failed.where.function == "capturing"

@@ -1,9 +1,11 @@
 """vLLM's own dispatcher and CUDA-graph wrapper on a CPU, over a stand-in for `torch.cuda.CUDAGraph`.
 
 The stand-in runs the captured function again on replay, and copies its result where the capture left it.
+With the argument `refuse`, a capture of size 4 is refused, as CUDA refuses an op that synchronises.
 """
 
 import contextlib
+import sys
 
 import torch
 from engine import ATTENTION, attention, call, digest, make_config
@@ -12,6 +14,7 @@ from torch.utils import _pytree as pytree
 from vllm.compilation import cuda_graph
 from vllm.compilation.decorators import support_torch_compile
 from vllm.config import CompilationConfig, CUDAGraphMode, set_current_vllm_config
+from vllm.forward_context import get_forward_context
 from vllm.platforms import current_platform
 from vllm.v1.cudagraph_dispatcher import CudagraphDispatcher
 
@@ -30,13 +33,15 @@ class ReplayedCall:
 
 
 @contextlib.contextmanager
-def nothing(*args, **kwargs):
-    yield (0, 1)
+def capturing(graph, **options):
+    context = get_forward_context()
+    yield
+    if sys.argv[1:] == ["refuse"] and context.batch_descriptor.num_tokens == 4:
+        raise RuntimeError("operation not permitted when stream is capturing")
 
 
 torch.cuda.CUDAGraph = ReplayedCall
-torch.cuda.graph = nothing
-cuda_graph.capture_pool = nothing
+torch.cuda.graph = capturing
 cuda_graph.current_stream = lambda: None
 cuda_graph.weak_ref_tensors = lambda tensors: tensors
 
@@ -47,7 +52,8 @@ def call_and_remember(self, *args, **kwargs):
     result = real_call(self, *args, **kwargs)
     for entry in self.concrete_cudagraph_entries.values():
         if entry.cudagraph is not None and entry.cudagraph.function is None:
-            entry.cudagraph.function = self.runnable
+            (compiled,) = self.runnable.range_entries.values()
+            entry.cudagraph.function = compiled.runnable
             entry.cudagraph.args, entry.cudagraph.output = args, entry.output
     return result
 
