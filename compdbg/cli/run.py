@@ -58,7 +58,7 @@ def execute(arguments: argparse.Namespace) -> NoReturn:
     import msgspec
 
     from compdbg.launch.environment import recording_environment
-    from compdbg.launch.supervisor import end_like, supervise
+    from compdbg.launch.supervisor import become, end_like, supervise
     from compdbg.record.lines import Lines, warn
     from compdbg.record.manifest import Manifest
 
@@ -72,8 +72,12 @@ def execute(arguments: argparse.Namespace) -> NoReturn:
         manifest.write()
     except OSError as error:
         warn(f"not recording: {error}")
-        os.execve(executable, argv, os.environ)
-    ending = supervise(executable, argv, recording_environment(folder, options, foreign=line.is_command))
+        become(executable, argv)
+    try:
+        ending = supervise(executable, argv, recording_environment(folder, options, foreign=line.is_command))
+    except OSError as error:  # no format that can be executed, too many arguments
+        manifest.finish(NOT_EXECUTABLE)
+        raise CommandError(f"{argv[0]}: {error.strerror}", NOT_EXECUTABLE) from None
     lines = Lines(folder, warns=False)  # what is lost of this stands in the manifest too
     lines.note("child-end", **ending._asdict())
     lines.close()

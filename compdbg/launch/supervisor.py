@@ -63,6 +63,17 @@ def end_like(ending: Ending) -> NoReturn:
     os._exit(ending.exit_status if ending.exit_status is not None else 128 + (ending.signal or 0))
 
 
+def become(executable: str, argv: list[str]) -> NoReturn:
+    """Leave the place to the program, unsupervised: there is nothing to record into."""
+    _unignore()
+    os.execv(executable, argv)
+
+
+def _unignore() -> None:
+    for number in _IGNORED_BY_PYTHON:
+        signal.signal(number, signal.SIG_DFL)
+
+
 def _start(
     executable: str,
     argv: list[str],
@@ -76,8 +87,7 @@ def _start(
     if pid == 0:
         try:
             die_with_parent(supervisor)
-            for number in _IGNORED_BY_PYTHON:
-                signal.signal(number, signal.SIG_DFL)
+            _unignore()
             if children == signal.SIG_IGN:
                 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
             if signal.getsignal(signal.SIGINT) is signal.default_int_handler:

@@ -87,18 +87,18 @@ def _recorded(folder: Path, chosen: Options) -> Iterator[Recording]:
     environment = {name: os.environ.get(name) for name in (RUN, OPTIONS, STARTED_BY)}
     manifest = Manifest(str(folder), list(sys.argv), msgspec.to_builtins(chosen))
     process = recorded.Process(str(folder), how="record")
-    if outer is not None:
-        outer.pause()
-    recording_options.set_current(chosen)
-    _export(folder, chosen)
-    with contextlib.suppress(OSError):  # the log's own attempt will say so
-        manifest.write()
-    process.begin(compiled_frames())
-    process.session = Session(process.lines, chosen)
-    process.session.start()
     recording = Recording(folder)
     error: BaseException | None = None
+    if outer is not None:
+        outer.pause()
     try:
+        recording_options.set_current(chosen)
+        _export(folder, chosen)
+        with contextlib.suppress(OSError):  # the log's own attempt will say so
+            manifest.write()
+        process.begin(compiled_frames())
+        process.session = Session(process.lines, chosen)
+        process.session.start()
         yield recording
     except BaseException as raised:
         error = raised

@@ -75,6 +75,11 @@ class TestUsage:
         assert (went.status, went.stdout) == (status, b"")
         assert went.stderr.startswith(f"compdbg: error: {command}: ".encode())
 
+    def test_a_file_that_is_no_program(self, compdbg: Callable[..., Went], tmp_path: Path) -> None:
+        (tmp_path / "data").write_bytes(b"\0\1\2")
+        (tmp_path / "data").chmod(0o755)
+        assert compdbg("run", "--", "./data") == (126, b"", b"compdbg: error: ./data: Exec format error\n")
+
     def test_a_folder_that_is_not_empty(self, compdbg: Callable[..., Went], tmp_path: Path) -> None:
         write(
             tmp_path / "run", {"notes.txt": "mine", "payloads/notes.txt": "mine", "payloads/0a.txt": "theirs"}
