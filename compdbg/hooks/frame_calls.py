@@ -19,12 +19,16 @@ from compdbg.hooks.base import contained
 from compdbg.hooks.current import frame_key
 
 
+def _no_guard() -> None:
+    return None
+
+
 class Tally:
     """What happened to one compiled entry so far. Holds numbers and texts, never an input."""
 
     __slots__ = (
-        "audited", "causes", "checked", "closed", "code", "compile_id", "due", "frame", "guards_event",
-        "left", "on_close", "reach", "seconds", "told", "violations",
+        "audited", "causes", "checked", "closed", "code", "compile_id", "due", "frame", "guard",
+        "guards_event", "left", "on_close", "reach", "seconds", "told", "violations",
     )  # fmt: skip
 
     def __init__(self, code: CodeType, compile_id: str) -> None:
@@ -32,6 +36,8 @@ class Tally:
         self.frame = frame_key(code)
         self.compile_id = compile_id
         self.guards_event: int | None = None
+        self.guard: Callable[[], Callable[[Any], bool] | None] = _no_guard
+        """Weakly, the guard that counts and audits: for who serves calls without torch's check."""
         self.reach = 1
         """The number of the call at which `left` is used up; the compile is call 1, without a check."""
         self.left: itertools.repeat[bool] = itertools.repeat(True, 0)
@@ -87,6 +93,11 @@ def open_tally(code: CodeType, compile_id: str) -> Tally:
     tally = Tally(code, compile_id)
     _tallies.setdefault(code, []).append(tally)
     return tally
+
+
+def tallies_of(code: CodeType) -> list[Tally]:
+    """The tallies of a code object's compiled entries, oldest first."""
+    return _tallies.get(code, [])
 
 
 def calls_of(code: CodeType) -> int:

@@ -131,6 +131,7 @@ def _finish(building: Building, guard_manager: Any, code: CodeType) -> None:
         )
     )
     guard = _auditing(building, records, tally, mode) if tally.audited else frame_calls.counter(tally)
+    tally.guard = weakref.ref(guard)
     for root in (guard_manager.root, getattr(guard_manager, "diff_guard_root", None)):
         if root is not None:
             root.add_epilogue_lambda_guard(guard, _NAME, None)

@@ -21,6 +21,10 @@ AOT_REBUILD = Target(
     SEEN,
 )
 
+_WRAPPER = "vllm.compilation.wrapper:TorchCompileWithNoGuardsWrapper"
+BYTECODE_HOOK = Target(f"{_WRAPPER}.bytecode_hook", ("old_code", "new_code"), SEEN)
+BYTECODE_SWAP = Target(f"{_WRAPPER}._dispatch_to_compiled_code", (), SEEN)
+
 BACKEND_CALL = Target(f"{_BACKENDS}:VllmBackend.__call__", ("graph", "example_inputs"), SEEN)
 SPLIT = Target(f"{_BACKENDS}:split_graph", ("graph", "splitting_ops"), SEEN)
 COMPILE = Target(f"{_BACKENDS}:CompilerManager.compile", ("graph", "compile_range", "graph_index"), SEEN)
@@ -47,7 +51,7 @@ CONFIG_CLASSES = (
 VALIDATE_ENVIRON = Target("vllm.platforms.interface:Platform.validate_environ", ("hard_fail",), SEEN)
 
 TARGETS = (
-    SHOULD_IGNORE, AOT_LOAD, AOT_VERIFY, AOT_REBUILD, BACKEND_CALL, SPLIT, COMPILE, LOAD, PIECE_RANGES,
-    PIECE_MADE, PIECE_RANGE, PASSES_CONFIGURED, PASS_ADDED, PASSES_CALL, WRAPPER_MADE, CAPTURE_POOL,
-    DISPATCH, CONFIG_MADE, *CONFIG_CLASSES, VALIDATE_ENVIRON,
+    SHOULD_IGNORE, AOT_LOAD, AOT_VERIFY, AOT_REBUILD, BYTECODE_HOOK, BYTECODE_SWAP, BACKEND_CALL, SPLIT,
+    COMPILE, LOAD, PIECE_RANGES, PIECE_MADE, PIECE_RANGE, PASSES_CONFIGURED, PASS_ADDED, PASSES_CALL,
+    WRAPPER_MADE, CAPTURE_POOL, DISPATCH, CONFIG_MADE, *CONFIG_CLASSES, VALIDATE_ENVIRON,
 )  # fmt: skip
