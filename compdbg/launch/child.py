@@ -58,7 +58,14 @@ def _start(folder: str) -> None:
     os.environ[RUN] = folder
     process = Process(folder, how="run" if started else "environment")
     process.begin()
-    on_import("torch", _torch_loaded)
+
+    def torch_loaded() -> None:
+        if current() is process:
+            _begin_session(process)
+        else:  # inside a block of `record()`, which has a session of its own
+            process.when_resumed = torch_loaded
+
+    on_import("torch", torch_loaded)
     on_import("subprocess", watch_subprocess)
 
     def end() -> None:
@@ -113,10 +120,7 @@ def _take_off_the_path() -> None:
     os.environ.pop(LIBRARY, None)
 
 
-def _torch_loaded() -> None:
-    process = current()
-    if process is None:
-        return
+def _begin_session(process: Process) -> None:
     sys.path[:0] = _site_path  # a file beside the script must not become a module of ours
     try:
         _start_session(process)

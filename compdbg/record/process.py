@@ -13,6 +13,8 @@ from compdbg.record.privacy import safe_argv, safe_environment, text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from compdbg.record.session import Session
 
 _current: "Process | None" = None
@@ -36,6 +38,7 @@ class Process:
         self.closed = False
         self.starts_command = False
         """Set while `subprocess` forks: the child is about to become another program."""
+        self.when_resumed: Callable[[], None] | None = None
 
     def begin(self, compiled_before: int = 0) -> None:
         """Become this process's recording and write its start."""
@@ -71,6 +74,8 @@ class Process:
         _current = self
         if self.session is not None:
             self.session.start()
+        elif self.when_resumed is not None:
+            self.when_resumed()
 
     def forked(self) -> None:
         """In the child of a fork: its own file and start. Hooks came along with the memory."""

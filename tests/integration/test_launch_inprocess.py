@@ -185,3 +185,24 @@ def test_in_a_program_that_is_recorded_itself(tmp_path: Path) -> None:
     went = go(recording(tmp_path / "run", "--quiet", "program.py"), tmp_path)
     assert went == (0, b"['two']\n", b"")
     assert compiled(load(tmp_path / "run")) == ["one", "three"]
+
+
+def test_torch_imported_inside_the_block_of_a_recorded_program(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            "program.py": """
+                import compdbg
+                with compdbg.record("inner") as run:
+                    import torch
+                    torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
+                def after(x): return x + 2
+                torch.compile(after, backend="eager")(torch.ones(2))
+                print(len(run.log.of(compdbg.events.TorchLoaded)))
+            """
+        },
+    )
+    went = go(recording(tmp_path / "run", "--quiet", "program.py"), tmp_path)
+    assert went == (0, b"1\n", b"")
+    assert compiled(load(tmp_path / "inner")) == ["<lambda>"]
+    assert compiled(load(tmp_path / "run")) == ["after"]
