@@ -21,6 +21,7 @@ _STAGES = (
     ("torch/_functorch/", "aot"),
     ("torch/fx/experimental/proxy_tensor", "aot"),
 )
+_TRACING = ("_dynamo/convert_frame.py", "_dynamo/symbolic_convert.py")
 
 
 class _Node(NamedTuple):
@@ -93,18 +94,18 @@ def root_of(error: BaseException) -> BaseException:
 
 
 def _stage(error: BaseException, inner: BaseException) -> str:
+    """Where it was raised. What Dynamo was tracing may itself run AOT code: that is Dynamo's stage."""
     names = {cls.__name__ for cls in type(error).__mro__}
     if "InductorError" in names:
         return "inductor"
-    if "BackendCompilerFailed" not in names:
-        passed = _files(error)
-        return next((stage for part, stage in _STAGES if any(part in f for f in passed)), "dynamo")
     passed = _files(inner)
+    if "BackendCompilerFailed" not in names and any(f.endswith(_TRACING) for f in passed):
+        return "dynamo"
     return next((stage for part, stage in _STAGES if any(part in f for f in passed)), "backend")
 
 
 def _files(error: BaseException) -> list[str]:
-    """The files that the error passed through inside the backend, or all where it never got there."""
+    """The files that the error passed through, outermost first."""
     files: list[str] = []
     step = error.__traceback__
     while step is not None:
