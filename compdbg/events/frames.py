@@ -58,6 +58,8 @@ class FrameStart(Event, frozen=True):
     resume_of: str | None = None
     """For a resume function after a graph break: the frame that broke."""
     request: str = ""
+    name: str = ""
+    """`Block.forward`: the function's name with its class, where it has one."""
 
 
 class FrameEnd(Event, frozen=True):

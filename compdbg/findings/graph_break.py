@@ -33,7 +33,9 @@ def graph_break(run: Run) -> Iterator[Finding]:
         if id not in behind_disable:
             groups[_function(event), event.fatal].append((id, event))
     _join_on_purpose(groups)
-    skipped = {(c.process, c.frame, c.compile_id) for c in run.frames.compiles if c.result == "skipped"}
+    skipped = {
+        (c.process, c.frame, c.compile_id): c.name for c in run.frames.compiles if c.result == "skipped"
+    }
     full = {request for request, (_, asked) in run.frames.requests.items() if asked.fullgraph}
     for (_, fatal), found in groups.items():
         by = "fullgraph=True" if found[0][1].request in full else "error_on_graph_break"
@@ -66,14 +68,13 @@ def _finding(
     found: list[tuple[str, GraphBreak]],
     *,
     fatal_by: str | None,
-    skipped: set[tuple[str, str, str]],
+    skipped: dict[tuple[str, str, str], str],
 ) -> Finding:
     lines = _lines([event for _, event in found])
     first = found[0][1]
     name = first.function_name or name_of(first.frame)
-    whole = sorted(
-        {name_of(e.frame) for id, e in found if (id.partition(":")[0], e.frame, e.compile_id) in skipped}
-    )
+    broken = [(id.partition(":")[0], e.frame, e.compile_id) for id, e in found]
+    whole = sorted({skipped[key] for key in broken if key in skipped})
     on_purpose = all(event.by_torch for _, event in found)
     numbers = [line.number for line in lines]
     count = sum(len(line.breaks) for line in lines)

@@ -8,7 +8,6 @@ from compdbg.findings.words import counted, sentence, trend
 from compdbg.model.recompiles import Group
 
 _CAUSES = {
-    "attribute": "int-attribute",
     "none-or-value": "none-or-tensor",
     "shape": "shape-axis",
 }
@@ -23,6 +22,7 @@ _WHAT = {
     "constant": "the argument {subject}",
     "attribute": "the attribute {subject}",
     "global": "the global {subject}",
+    "closure": "the closed-over value {subject}",
     "instance": "the instance (self)",
     "identity": "the object {subject}",
     "type": "the type of {subject}",
@@ -47,6 +47,7 @@ _ADVICE = {
     "attribute": "Keep the changing number in a tensor (a buffer), pass it as an argument, or set "
     "torch._dynamo.config.allow_unspec_int_on_nn_module = True.",
     "global": "Pass the changing value as an argument, or keep it in a tensor.",
+    "closure": "Pass the value as an argument instead of closing over it.",
     "instance": "Compile one function that takes what differs as arguments, or each instance on its own.",
     "identity": "Create the object once and pass the same one on every call: a new function, closure or "
     "object has a new identity each time.",
@@ -84,7 +85,7 @@ def rows(groups: Iterable[Group]) -> list[dict[str, object]]:
     """The groups as data."""
     return [
         {
-            "cause": _CAUSES.get(group.cause, group.cause),
+            "cause": _cause(group),
             "subject": group.subject,
             "axis": group.axis,
             "recompiles": group.recompiles,
@@ -93,3 +94,9 @@ def rows(groups: Iterable[Group]) -> list[dict[str, object]]:
         }
         for group in groups
     ]
+
+
+def _cause(group: Group) -> str:
+    if group.cause == "attribute" and all(value.lstrip("-").isdecimal() for value in group.values):
+        return "int-attribute"
+    return _CAUSES.get(group.cause, group.cause)

@@ -25,6 +25,12 @@ def plain_name(name: str) -> str:
     return found[1] if found else name
 
 
+def qualname(code: CodeType) -> str:
+    """`Block.forward`, also for its resume functions; without the functions that it is defined in."""
+    original = resumed_code(code) or code
+    return original.co_qualname.rpartition("<locals>.")[2]
+
+
 def resumed_code(code: CodeType) -> CodeType | None:
     """The function that a resume function goes on with; None for any other."""
     module = sys.modules.get("torch._dynamo.resume_execution")
@@ -75,7 +81,7 @@ def record_break(record: Compiling | None, error: Any, said: str, *, fatal: bool
         stack=stack,
         fatal=fatal,
         function="" if function is None else frame_key(resumed_code(function) or function),
-        function_name="" if function is None else _qualname(function),
+        function_name="" if function is None else qualname(function),
         by_torch=_by_torch(stack, words["reason"]),
         request="" if record is None else record.request,
     )
@@ -107,7 +113,7 @@ def record_generator(code: CodeType, assert_frame: FrameType) -> None:
             stack=[where],
             fatal=fatal,
             function=frame_key(code),
-            function_name=_qualname(code),
+            function_name=qualname(code),
             request=request,
         )
     )
@@ -170,11 +176,6 @@ def _running(error: BaseException) -> list[CodeType]:
 
 def _innermost_of_user(codes: list[CodeType]) -> CodeType | None:
     return next((code for code in reversed(codes) if userline.is_user_file(code.co_filename)), None)
-
-
-def _qualname(code: CodeType) -> str:
-    original = resumed_code(code) or code
-    return original.co_qualname.rpartition("<locals>.")[2]
 
 
 def _by_torch(stack: list[Where], reason: str) -> bool:

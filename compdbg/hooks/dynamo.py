@@ -70,6 +70,7 @@ def _start(code: CodeType, compile_frame: FrameType) -> None:
             where=_where(code),
             resume_of=None if resume_of is None else frame_key(resume_of),
             request=record.request,
+            name=breaks.qualname(code),
         )
     )
     compiling.push(record)

@@ -111,7 +111,7 @@ def backend_name(backend: Any) -> str:
     if isinstance(backend, str):
         return backend
     named = getattr(backend, "compiler_name", None)
-    if not isinstance(named, str):
+    if not isinstance(named, str) or named.startswith("<"):
         inner = getattr(backend, "compiler_fn", backend)
         named = getattr(inner, "__name__", None) or type(inner).__name__
     return "inductor" if "Inductor" in named else named

@@ -25,6 +25,7 @@ _NONE = re.compile(r"^(?P<source>.+?) is (?:not )?None$")
 _EQUALS = re.compile(r"^(?P<source>[^=<>]+?) == (?P<wanted>.+)$")
 _SIZE = re.compile(r"(?P<source>[\w.\[\]'\"]+?)\.(?:size|stride)\(\)\[(?P<axis>\d+)\]")
 _ZERO_ONE = re.compile(r"^2 <= (?P<source>.+?)\.size\(\)\[(?P<axis>\d+)\]$|^2 <= (?P<value>\S+)$")
+_CLOSURE = re.compile(r'HINT: guard on "(?P<name>\w+)"')
 _MODULE_INT = "integer attributes of the nn.Module to be static"
 
 
@@ -115,6 +116,10 @@ def _read_size(guard: str, text: str) -> Cause | None:
     if found is None:
         return None
     source = shown(found["source"])
+    closed_over = _CLOSURE.search(text) if ".__closure__[" in source else None
+    if closed_over is not None:
+        function = source.partition(".__closure__")[0]
+        return Cause("closure", f"{closed_over['name']} of {function}", wanted=found["wanted"])
     if source.endswith(".training"):
         return Cause("training-mode", "training", wanted=found["wanted"])
     kind = "attribute" if _MODULE_INT in text or "." in source else "value"

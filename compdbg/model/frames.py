@@ -136,6 +136,7 @@ class _Process:
     def start(self, record: Record, event: FrameStart) -> None:
         key = (event.frame, event.compile_id)
         compiled = self.add(record, *key, event.request, event.where, event.resume_of)
+        compiled.name = event.name or compiled.name
         self.open[key] = compiled
 
     def limited(self, record: Record, event: RecompileLimit) -> None:
@@ -144,6 +145,7 @@ class _Process:
         before = next((c for c in reversed(self.made) if c.frame == event.frame), None)
         where, resume_of = (before.where, before.resume_of) if before else (None, None)
         compiled = self.add(record, *key, event.request, where, resume_of)
+        compiled.name = before.name if before else compiled.name
         compiled.limit = event
         self.open[key] = compiled
 

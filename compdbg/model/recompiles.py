@@ -19,6 +19,7 @@ _ALLOWED = {
     "branch": 2,
     "attribute": 1,
     "global": 1,
+    "closure": 1,
     "identity": 1,
     "instance": 1,
     "container": 1,
