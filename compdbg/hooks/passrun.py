@@ -85,9 +85,10 @@ def begin(graph: Any, name: str) -> Running:
     started = time.perf_counter()
     stack = _stack()
     running = Running(graph, name, stack[-1] if stack else None)
-    if not stack:
-        _record_unobserved(graph, running)
+    known = last_known(graph)
     running.before = snapshot(graph)
+    if not stack and known is not None and known is not running.before:
+        _record_unobserved(graph, known, running)
     running.effects = _effects(graph, running.before)
     stack.append(running)
     running.started = time.perf_counter()
@@ -171,12 +172,10 @@ def _emit(running: Running, after: Snapshot, duration: float, error: str | None)
         running.within.told |= running.told
 
 
-def _record_unobserved(graph: Any, following: Running) -> None:
+def _record_unobserved(graph: Any, known: Snapshot, following: Running) -> None:
     """What happened to the graph since it was last looked at is nobody's pass, but it is said."""
-    known = last_known(graph)
-    if known is None or snapshot(graph).fingerprint == known.fingerprint:
-        return
+    assert following.before is not None
     between = Running(graph, UNOBSERVED, None)
     between.index, following.index = following.index, between.index
     between.before = known
-    _emit(between, snapshot(graph), 0.0, None)
+    _emit(between, following.before, 0.0, None)

@@ -21,17 +21,22 @@ class Snapshot(NamedTuple):
 
 
 _last: weakref.WeakKeyDictionary[Any, Snapshot] = weakref.WeakKeyDictionary()
+_stored_by: probe.Sink | None = None
 
 
 def last_known(graph: Any) -> Snapshot | None:
-    """What the graph was when somebody last looked; None for one never seen."""
+    """What the graph was when somebody last looked; None for one never seen in this recording."""
+    global _stored_by
+    if _stored_by is not probe.sink():
+        _last.clear()
+        _stored_by = probe.sink()
     return _last.get(graph)
 
 
 def snapshot(graph: Any) -> Snapshot:
     """The graph as it is now, printed only if it is not as it was when last looked at."""
     now = fingerprint(graph)
-    known = _last.get(graph)
+    known = last_known(graph)
     if known is not None and known.fingerprint == now:
         return known
     made = Snapshot(now, probe.payload(graph_text(graph)), op_counts(graph))
