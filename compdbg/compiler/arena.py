@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import torch
@@ -57,6 +57,29 @@ def copy_values(target: torch.Tensor, source: torch.Tensor) -> None:
     if 0 in target.stride():
         target, source = _without_repeats(target), _without_repeats(source)
     target.copy_(source)
+
+
+class Copies:
+    """Copies into the same places again and again: one launch for all that have one type."""
+
+    def __init__(self, targets: Sequence[torch.Tensor]) -> None:
+        groups: dict[torch.dtype, list[int]] = {}
+        self._targets = list(targets)
+        self._single = [i for i, target in enumerate(targets) if 0 in target.stride()]
+        for i, target in enumerate(targets):
+            if i not in self._single:
+                groups.setdefault(target.dtype, []).append(i)
+        self._groups = [(which, [targets[i] for i in which]) for which in groups.values()]
+
+    def __call__(self, sources: Sequence[torch.Tensor]) -> None:
+        """Copy each source to its target; shapes and types are equal."""
+        for which, targets in self._groups:
+            if len(which) == 1:
+                targets[0].copy_(sources[which[0]])
+            else:
+                torch._foreach_copy_(targets, [sources[i] for i in which])
+        for i in self._single:
+            copy_values(self._targets[i], sources[i])
 
 
 def _without_repeats(tensor: torch.Tensor) -> torch.Tensor:

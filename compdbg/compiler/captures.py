@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import torch
 
+from compdbg import probe
 from compdbg.compiler.arena import Arena, copy_values, storage_address
 from compdbg.compiler.capture_rules import Fault, fault_of, watching
 
@@ -113,7 +114,7 @@ class CapturedGraph:
     bytes: int | None
 
     def __init__(self, runnable: Runnable, args: Sequence[Any], device: torch.device) -> None:
-        before = torch.cuda.memory_reserved(device)
+        before = torch.cuda.memory_reserved(device) if probe.active() else None
         graph = torch.cuda.CUDAGraph()
         stream = _stream(device)
         stream.wait_stream(torch.cuda.current_stream(device))
@@ -129,7 +130,7 @@ class CapturedGraph:
         self.graph = graph
         self.replay = _bare_replay(graph)
         self.outputs = tuple(weak(output) for output in produced)
-        self.bytes = torch.cuda.memory_reserved(device) - before
+        self.bytes = None if before is None else torch.cuda.memory_reserved(device) - before
         self._owned: Sequence[Any] | None = produced
 
     def take_results(self) -> Sequence[Any]:
@@ -140,8 +141,7 @@ class CapturedGraph:
 
 def _bare_replay(graph: Any) -> Callable[[], None]:
     """The replay of the C++ base: the Python method only adds what an option of ours switches off."""
-    bare = getattr(torch._C._CUDAGraph, "replay", None)
-    return graph.replay if bare is None else bare.__get__(graph)  # type: ignore[no-any-return]
+    return super(torch.cuda.CUDAGraph, graph).replay  # type: ignore[no-any-return]
 
 
 def _abandon(graph: Any, device: torch.device) -> None:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from compdbg.compiler.arena import copy_values, storage_address
+from compdbg.compiler.arena import Copies, copy_values, storage_address
 from compdbg.compiler.captured_size import CapturedSize
 from compdbg.compiler.dynamic_spec import BatchDim, DynamicSpec
 from compdbg.compiler.static_buffers import StaticInput
@@ -41,6 +41,7 @@ class Route:
         for buffer in buffers:
             view = buffer.view(padded)
             self.placements.append(Placement(buffer, buffer.index, view, buffer.rows(view, self.rows)))
+        self._copy_rows = Copies([p.rows for p in self.placements])
         self._storages = {storage_address(p.view) for p in self.placements}
         self._sizes = [(s.index, s.multiple * self.rows, s.multiple * padded) for s in self._spec.size_inputs]
         if self.served.padded_to is None:
@@ -61,14 +62,16 @@ class Route:
             if given.shape != rows.shape or given.dtype is not buffer.dtype:
                 return None
             flat[at] = view
-        for buffer, at, view, rows in self.placements:
-            given = inputs[at]
-            if given.data_ptr() != rows.data_ptr():
-                copy_values(rows, given)
-            if poisoned:
-                buffer.poison_rest(view, self.rows, self._padded)
-            else:
-                buffer.clear_rest(view, self.rows, self._padded)
+        self._copy_rows([inputs[placement.at] for placement in self.placements])
+        if self.rows != self._padded:
+            for buffer, _, view, _ in self.placements:
+                if poisoned:
+                    buffer.poison_rest(view, self.rows, self._padded)
+                else:
+                    buffer.clear_rest(view, self.rows, self._padded)
+        else:
+            for buffer, *_ in self.placements:
+                buffer.full(self._padded)
         return flat
 
     def finish(self, produced: Sequence[Any], inputs: Sequence[Any], *, owned: bool, copy: bool) -> list[Any]:
@@ -80,7 +83,7 @@ class Route:
                     outputs[i] = value.clone()
         for buffer, at, _, rows in self.placements or ():
             if at in self._spec.mutated:
-                buffer.written_by_graph(self._padded)
+                buffer.full(self._padded)
                 copy_values(inputs[at], rows)
         return outputs
 

@@ -51,9 +51,6 @@ class StaticInput:
 
     def clear_rest(self, view: torch.Tensor, n: int, padded: int) -> None:
         """Zeros in the rows `n` to `padded`, which may hold an earlier, larger call's."""
-        if n == padded:
-            self._filled = max(self._filled, n)
-            return
         if not self._rows_first:
             for rest in self._rest(view, n, padded):
                 rest.zero_()
@@ -72,9 +69,9 @@ class StaticInput:
                 rest.copy_(last.expand(rest.shape))
         self._filled = max(self._filled, padded)
 
-    def written_by_graph(self, padded: int) -> None:
-        """The graph has written to this input, so added rows are no longer zero."""
-        self._filled = max(self._filled, padded)
+    def full(self, n: int) -> None:
+        """Rows up to `n` may hold anything now: a call of that size has filled them, or the graph has."""
+        self._filled = max(self._filled, n)
 
     def _rest(self, view: torch.Tensor, n: int, padded: int) -> list[torch.Tensor]:
         return [

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from compdbg.compiler.arena import Arena, copy_values
+from compdbg.compiler.arena import Arena, Copies, copy_values
 from compdbg.compiler.forward_context import ForwardContext
 
 
@@ -45,6 +45,8 @@ class StaticMetadata:
         fitted = self._fit(metadata)
         sources = dict(_leaves(fitted, torch.Tensor))
         self._tensors = {name: self._place(name, source) for name, source in sources.items()}
+        self._copied = [name for name in sources if name not in self._written]
+        self._copies = Copies([self._tensors[name] for name in self._copied])
         self.twin = context.attn_metadata = _rebuilt(fitted, "", self._tensors)
         self._plain = {name: value for name, value in _leaves(fitted, None) if name not in sources}
         with self._noting_reads() if noting else nullcontext():
@@ -80,9 +82,7 @@ class StaticMetadata:
                 continue
             if name not in self._plain or not _equal(self._plain[name], value):
                 return Mismatch(name, repr(self._plain.get(name))[:200], repr(value)[:200])
-        for name, target in self._tensors.items():
-            if tensors[name].data_ptr() != target.data_ptr():
-                copy_values(target, tensors[name])
+        self._copies([tensors[name] for name in self._copied])
         return None
 
     @contextmanager

@@ -1,0 +1,285 @@
+"""The compiler on a GPU, all in one run: the capture checks, then times beside torch's own ways.
+
+    python -m benchmarks.gpu_compiler --out results        # about 7 minutes on an H200
+    python -m benchmarks.gpu_compiler --device cpu --small --out results
+
+Each section stands alone: one that fails is reported, and the next one runs. What was measured so
+far is in `OUT/gpu_compiler.json` after every section.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.decode_step import Bench, one_graph, relative_error, timed
+from benchmarks.replay_host import host_times, tiny_times
+from compdbg import probe
+from compdbg.compiler import warm_up
+from compdbg.events import Capture
+from fixtures.models import SIZES, attention
+
+ROOT = Path(__file__).parent.parent
+Row = dict[str, Any]
+
+
+class Run:
+    """What all sections share: the bench, the deadline, the results so far."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.started = time.perf_counter()
+        self.results: Row = {"machine": machine(options.device)}
+        self.small = options.small
+        self.batches = [1, 3] if self.small else [1, 8, 64, 256]
+        self.largest = 8 if self.small else 256
+        sizes = [1, 2, 4, 8] if self.small else [1, 2, 4, *range(8, 377, 8)]
+        shape = SIZES["toy" if self.small else "700m"]
+        context = 20 if self.small else 128
+        self.captured = sizes
+        self.bench = Bench(shape, options.device, max(sizes), context, sizes)
+        self.compiled: Any = None
+
+    @property
+    def left(self) -> float:
+        return float(self.options.seconds - (time.perf_counter() - self.started))
+
+    def section(self, name: str, measure: Callable[[Run], Any], needs: float = 0.0) -> None:
+        """Run one section, unless too little time is left; keep what it gives, or why it failed."""
+        if self.options.only and name not in self.options.only:
+            return
+        if self.left < needs:
+            self.results[name] = {"skipped": f"{self.left:.0f} s left, {needs:.0f} needed"}
+            return
+        print(f"\n=== {name} ({self.left:.0f} s left)", flush=True)
+        began = time.perf_counter()
+        try:
+            self.results[name] = measure(self)
+        except Exception as error:
+            traceback.print_exc(limit=-6)
+            self.results[name] = {"failed": f"{type(error).__name__}: {error}"[:2000]}
+        self.results.setdefault("seconds", {})[name] = round(time.perf_counter() - began, 1)
+        print(json.dumps(self.results[name], indent=1)[:3000], flush=True)
+        self.options.out.mkdir(parents=True, exist_ok=True)
+        (self.options.out / "gpu_compiler.json").write_text(json.dumps(self.results, indent=1) + "\n")
+
+
+def machine(device: str) -> Row:
+    gpu = torch.cuda.get_device_name() if device == "cuda" else None
+    return {
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "gpu": gpu,
+        "cores": os.cpu_count(),
+    }
+
+
+def kernels(run: Run) -> Row:
+    """Attention's kernels against plain PyTorch; where they disagree, plain PyTorch is used from here on."""
+    query = torch.randn(5, 16, 128, device="cuda", dtype=torch.bfloat16)
+    key, value = torch.randn(2, 5, 4, 128, device="cuda", dtype=torch.bfloat16)
+    from fixtures.models.metadata import metadata_of
+
+    metadata = metadata_of([(0, 2, [1]), (40, 3, [4, 2, 3])], 4, "cuda")
+    found = []
+    for use in (attention.reference_attention, attention._kernels()):
+        torch.manual_seed(0)
+        cache = torch.randn(2, 5, 16, 4, 128, device="cuda", dtype=torch.bfloat16)
+        out = torch.empty_like(query)
+        use(query, key, value, out, cache, metadata, 0.1)
+        found.append((out, cache))
+    errors = [relative_error(b, a) for a, b in zip(*found, strict=True)]
+    if max(errors) > 2e-2:
+        attention.use_reference()
+    return {"relative_error": errors, "used": attention._kernels().__name__}
+
+
+def capture(run: Run) -> Row:
+    """Compile, then capture every size in both modes; where the time goes."""
+
+    class Heard:
+        events: list[Any] = []
+
+        def write(self, event: Any, parent: int | None) -> int:
+            self.events.append(event)
+            return len(self.events)
+
+        def payload(self, text: str) -> str:
+            return ""
+
+    bench, heard = run.bench, Heard()
+    began = time.perf_counter()
+    bench.ours(max(run.captured), "NONE")()
+    compile_seconds = time.perf_counter() - began
+    probe.set_sink(heard)
+    began = time.perf_counter()
+    warm_up(bench.model.model, bench.batch, attn_metadata=lambda n, uniform: bench.metadata(n))
+    seconds = time.perf_counter() - began
+    probe.set_sink(None)
+    captures = [event for event in heard.events if isinstance(event, Capture)]
+    of = {mode: [c for c in captures if c.mode == mode] for mode in ("PIECEWISE", "FULL")}
+    return {
+        "compile_seconds": compile_seconds,
+        "warm_up_seconds": seconds,
+        "sizes": len(run.captured),
+        "failed": [c.error for c in captures if c.error][:5],
+        "captures": {mode: len(found) for mode, found in of.items()},
+        "capture_seconds": {mode: sum(c.duration_ms for c in found) / 1e3 for mode, found in of.items()},
+        "capture_bytes": {mode: sum(c.bytes or 0 for c in found) for mode, found in of.items()},
+    }
+
+
+def decode(run: Run) -> Row:
+    """Milliseconds a decode step, all ways, in one run."""
+    bench, table = run.bench, {}
+    plain = bench.plain()
+    torch._dynamo.reset()
+    torch._dynamo.config.recompile_limit = 64
+    run.compiled = torch.compile(plain, dynamic=True)
+    ways: dict[str, Callable[[int], Callable[[], torch.Tensor]]] = {
+        "ours FULL": lambda n: bench.ours(n, "FULL"),
+        "ours PIECEWISE": lambda n: bench.ours(n, "PIECEWISE"),
+        "eager": lambda n: bench.step(plain, n),
+        "torch.compile": lambda n: bench.step(run.compiled, n),
+        "one CUDA graph": lambda n: one_graph(bench.step(run.compiled, n)),
+        "reduce-overhead": lambda n: bench.step(overhead, n),
+    }
+    overhead = torch.compile(bench.plain(), dynamic=True, mode="reduce-overhead")
+    if run.options.device == "cpu":
+        del ways["one CUDA graph"]
+    for name, make in ways.items():
+        row: Row = table.setdefault(name, {})
+        for n in run.batches:
+            if run.left < 45:
+                row[str(n)] = {"skipped": "no time left"}
+                continue
+            began = time.perf_counter()
+            try:
+                torch.manual_seed(n)
+                step = make(n)
+                row[str(n)] = timed(step)
+                row[str(n)]["error"] = agreement(bench, step, plain, n, make)
+            except Exception as error:
+                traceback.print_exc(limit=-4)
+                row[str(n)] = {"failed": f"{type(error).__name__}: {error}"[:500]}
+            row[str(n)]["seconds"] = round(time.perf_counter() - began, 1)
+            print(f"{name:>16} batch {n:>3}: {row[str(n)]}", flush=True)
+    return table
+
+
+def agreement(bench: Bench, step: Any, plain: Any, n: int, make: Any) -> float:
+    """The relative error of one step against eager, on the same tokens."""
+    torch.manual_seed(n)
+    wanted = bench.step(plain, n)()
+    return relative_error(step(), wanted)
+
+
+def host(run: Run) -> Row:
+    """Host microseconds of one replayed piece, against the graph's bare replay."""
+    return host_times(run.bench) | (tiny_times() if run.options.device == "cuda" else {})
+
+
+def sweep(run: Run) -> Row:
+    """Every batch size: is any of ours slower than torch.compile alone?"""
+    assert run.compiled is not None, "needs the section decode"
+    rows: dict[int, Row] = {}
+    for n in range(1, run.largest + 1):
+        if run.left < 20:
+            break
+        ways = {
+            "torch.compile": run.bench.step(run.compiled, n),
+            "FULL": run.bench.ours(n, "FULL"),
+            "PIECEWISE": run.bench.ours(n, "PIECEWISE"),
+        }
+        rows[n] = {name: timed(step, seconds=0.03, rounds=2)["pipelined"] for name, step in ways.items()}
+    worst = {
+        mode: max((row[mode] / row["torch.compile"], n) for n, row in rows.items())
+        for mode in ("FULL", "PIECEWISE")
+    }
+    slower = {
+        mode: [n for n, row in rows.items() if row[mode] > row["torch.compile"]]
+        for mode in ("FULL", "PIECEWISE")
+    }
+    return {"sizes": len(rows), "slower": slower, "worst ratio, size": worst, "rows": rows}
+
+
+def checks(run: Run) -> Row:
+    """The tests marked `gpu`: captures on CUDA graphs, parity of the fixture models in bf16."""
+    command = [
+        sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "addopts=", "-W", "ignore",
+        "-m", "gpu and not slow", "--tb=short", "-o", "filterwarnings=", "--maxfail=40",
+        *sorted(map(str, (ROOT / "tests/compiler").glob("test_capture_*.py"))),
+        str(ROOT / "tests/compiler/test_models_parity.py"),
+    ]  # fmt: skip
+    limit = min(run.options.check_seconds, max(run.left, 1))
+    log = run.options.out / "gpu_checks.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("w") as written:
+        try:
+            code = subprocess.run(
+                command, cwd=ROOT, stdout=written, stderr=subprocess.STDOUT, timeout=limit, check=False
+            ).returncode
+        except subprocess.TimeoutExpired:
+            code = -1
+    lines = log.read_text(errors="replace").splitlines()
+    print("\n".join(lines[-150:]))
+    failed = [line for line in lines if line.startswith(("FAILED", "ERROR"))]
+    return {"exit": code, "last": lines[-1] if lines else "", "failed": failed[:60]}
+
+
+def table(results: Row, batches: list[int]) -> str:
+    """The decode steps as one table of milliseconds: with a wait after each step, and without."""
+    lines = ["| ms a step (latency / pipelined) | " + " | ".join(f"batch {n}" for n in batches) + " |"]
+    lines.append("|---" * (len(batches) + 1) + "|")
+    for name, row in results.get("decode", {}).items():
+        cells = []
+        for n in batches:
+            cell = row.get(str(n), {}) if isinstance(row, dict) else {}
+            good = "latency" in cell
+            cells.append(f"{cell['latency']:.3f} / {cell['pipelined']:.3f}" if good else "-")
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
+    parser.add_argument(
+        "--small", action="store_true", help="a toy, to try this script where there is no GPU"
+    )
+    parser.add_argument("--out", type=Path, default=Path("results"))
+    parser.add_argument("--seconds", type=float, default=460, help="all sections together")
+    parser.add_argument("--check-seconds", type=float, default=150, help="the tests among them")
+    parser.add_argument("--only", nargs="*", help="names of sections")
+    options = parser.parse_args()
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", tempfile.mkdtemp(prefix="inductor-"))
+    torch.set_grad_enabled(False)
+    run = Run(options)
+    if options.device == "cuda":
+        run.section("kernels", kernels)
+    run.section("capture", capture, needs=60)
+    run.section("host", host, needs=20)
+    run.section("decode", decode, needs=60)
+    run.section("sweep", sweep, needs=40)
+    if options.device == "cuda":
+        run.section("checks", checks, needs=30)
+    print("\n" + json.dumps(run.results.get("host"), indent=1))
+    print(f"\n{json.dumps(run.results['machine'])}\n\n{table(run.results, run.batches)}")
+
+
+if __name__ == "__main__":
+    main()
