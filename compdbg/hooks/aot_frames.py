@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 from compdbg import probe
@@ -16,6 +16,7 @@ from compdbg.events import FrameEnd, FrameStart
 from compdbg.hooks import breaks, compiling, failures, userline
 from compdbg.hooks.base import Hook, Part, Patches, Target, contained
 from compdbg.hooks.current import compile_id
+from compdbg.hooks.frame_calls import tallies_of
 from compdbg.hooks.requests import request_of
 
 NAME = "aot_frames"
@@ -38,11 +39,10 @@ def _around_capture(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _begin(code: Any, caller: FrameType) -> None:
-    names = dict(_callers(caller))
-    if "aot_compile_fullgraph" not in names:
+    asked = _caller(caller, "aot_compile")
+    if _caller(caller, "aot_compile_fullgraph") is None:
         return
     compiling.keep_outermost(0)
-    asked = names.get("aot_compile")
     wrapper = getattr(asked.f_locals.get("self"), "callback", None) if asked else None
     record = compiling.Compiling(code, compile_id() or "", request_of(wrapper))
     own = userline.is_user_file(code.co_filename)
@@ -57,12 +57,13 @@ def _begin(code: Any, caller: FrameType) -> None:
     compiling.push(record)
 
 
-def _callers(frame: FrameType | None) -> list[tuple[str, FrameType]]:
-    found: list[tuple[str, FrameType]] = []
-    while frame is not None and len(found) < _ABOVE:
-        found.append((frame.f_code.co_name, frame))
+def _caller(frame: FrameType | None, function: str) -> FrameType | None:
+    """The nearest caller of that name; a program may have functions of the same names further out."""
+    for _ in range(_ABOVE):
+        if frame is None or frame.f_code.co_name == function:
+            return frame
         frame = frame.f_back
-    return found
+    return None
 
 
 def _around_made(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -70,11 +71,20 @@ def _around_made(original: Callable[..., Any]) -> Callable[..., Any]:
         original(self)
         if probe.active():
             with contained(NAME):
-                record = compiling.close(self._artifacts.original_code)
+                code = self._artifacts.original_code
+                record = compiling.close(code)
                 if record is not None:
                     _end(record, "compiled")
+                    _not_called_yet(code)
 
     return __post_init__
+
+
+def _not_called_yet(code: CodeType) -> None:
+    """A tally counts the compile as the first call; compiled ahead of time, nothing was called."""
+    tallies = tallies_of(code)
+    if tallies and tallies[-1].reach == 1:
+        tallies[-1].reach = 0
 
 
 def _around_metrics(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from compdbg.events import FrameEnd, FrameStart, GraphBreak  # noqa: E402
+from compdbg.events import FrameCalls, FrameEnd, FrameStart, GraphBreak  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")]
 
@@ -37,6 +37,7 @@ def test_a_compile_has_a_start_and_an_end(record_here):
     assert start.where.line == scaled.__code__.co_firstlineno
     assert (end.result, end.compile_id) == ("compiled", start.compile_id)
     assert start.request
+    assert [event.calls for _, event in log.of(FrameCalls)] == [1]
     assert end.duration_ms > 0
 
 
