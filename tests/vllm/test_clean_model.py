@@ -74,8 +74,8 @@ class TestCold:
     def test_the_twin_was_compiled_once_and_served_twice(self, engine, cold):
         rows = [r for r in engine.show(cold, "cache") if r["layer"] == "twin"]
         assert [(r["piece"], r["range"], r["result"]) for r in rows] == [
-            ("submod_4", "4", "hit"),
-            ("submod_4", "1-2048", "hit"),
+            ("0/0 submod_4 4", "4", "hit"),
+            ("0/0 submod_4 1-2048", "1-2048", "hit"),
         ]
 
     def test_each_size_is_served_by_its_range(self, engine, cold):
