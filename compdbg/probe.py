@@ -80,7 +80,21 @@ def emit(event: Event, parent: int | None = None) -> int | None:
     if parent is None:
         parents: list[int] | None = getattr(_stack, "parents", None)
         parent = parents[-1] if parents else None
+    listener: Callable[[Event], None] | None = getattr(_stack, "listener", None)
+    if listener is not None:
+        listener(event)
     return sink.write(event, parent)
+
+
+@contextmanager
+def listening(listener: Callable[[Event], None]) -> Iterator[None]:
+    """Also give `listener` what this thread emits inside the block, while something records."""
+    outer = getattr(_stack, "listener", None)
+    _stack.listener = listener
+    try:
+        yield
+    finally:
+        _stack.listener = outer
 
 
 def payload(text: str) -> str:

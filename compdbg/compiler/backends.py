@@ -6,20 +6,23 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
 import sympy
 import torch
 from torch import fx
 
 from compdbg import probe
 from compdbg.compiler.borders import value_of
+from compdbg.compiler.cache_factors import operator_factors
 from compdbg.compiler.compiled_model import CompiledModel
-from compdbg.compiler.compiler_manager import Compiled, CompilerManager
+from compdbg.compiler.compiler_manager import CompilerManager
 from compdbg.compiler.config import CompilationConfig
+from compdbg.compiler.guard_data import Condition, shape_conditions
 from compdbg.compiler.pieces import Piece, Split, boundaries, split_graph
-from compdbg.compiler.piecewise_backend import PiecewiseBackend
+from compdbg.compiler.piecewise_backend import Compiled, PiecewiseBackend
 from compdbg.compiler.ranges import STATIC, Range, compile_ranges
 from compdbg.compiler.spec_of import FirstDim, batch_symbols, is_static, spec_of
-from compdbg.compiler.splitting import COMPILED, unmatched
+from compdbg.compiler.splitting import unmatched
 from compdbg.compiler.twins import Family, families
 from compdbg.events import Piece as PieceEvent
 from compdbg.events import SplitOpUnmatched
@@ -37,12 +40,14 @@ class Backend:
         name: str,
         config: CompilationConfig,
         marked: Sequence[FirstDim],
-        manager: CompilerManager | None = None,
     ) -> None:
         self.name = name
         self.config = config
         self.marked = marked
-        self.manager = manager or CompilerManager(name, config)
+        self.manager = CompilerManager(name, config)
+        self.result: CompiledModel | None = None
+        self.shapes: list[Condition] = []
+        """Guards on sizes that the trace added."""
 
     def __call__(self, module: fx.GraphModule, example_inputs: Sequence[Any]) -> CompiledModel:
         graph = module.graph
@@ -51,6 +56,8 @@ class Backend:
         static = frozenset(node.name for node in graph.find_nodes(op="placeholder") if is_static(node))
         splitting_ops = [] if self.config.use_inductor_graph_partition else self.config.splitting_ops or []
         self._check_names(graph)
+        operators = operator_factors([module])
+        self.shapes = _shape_conditions(graph)
         split = split_graph(module, splitting_ops)
         found = families(split.compiled, batch)
         compiled: dict[str, PiecewiseBackend] = {}
@@ -58,9 +65,14 @@ class Backend:
             for family in list(found):
                 compiled.update(self._compile(family, batch, found))
         finally:
-            self._report(split, found)
-        pieces = {p.name: compiled.get(p.name, p.module) for p in split.pieces}
-        return CompiledModel(self.name, self.config, split, pieces, spec, static)
+            reports = self._reports(split, found)
+            for report, piece in zip(reports, split.pieces, strict=True):
+                text = probe.payload(piece.module.graph.python_code("self").src) if probe.active() else None
+                probe.emit(msgspec.structs.replace(report, text=text))
+        self.result = CompiledModel(self.name, self.config, split, compiled, spec, static)
+        self.result.operators = operators
+        self.result.reports = reports
+        return self.result
 
     def _compile(
         self, family: Family, batch: frozenset[sympy.Symbol], found: list[Family]
@@ -73,7 +85,7 @@ class Backend:
         made: dict[str, PiecewiseBackend] = {}
         for i, piece in enumerate(family.members):
             if fits[i]:
-                made[piece.name] = self._piece(piece, versions, sizes, family.constants_of(i))
+                made[piece.name] = PiecewiseBackend(piece.name, versions, sizes, family.constants_of(i))
                 if i > 0:
                     self.manager.reuse(piece, versions)
         if not all(fits):
@@ -82,14 +94,8 @@ class Backend:
             made |= self._compile(rest, batch, found)
         return made
 
-    def _fits(self, versions: Mapping[Range, Compiled], constants: Sequence[int]) -> bool:
+    def _fits(self, versions: Mapping[Range, Compiled], constants: tuple[int, ...]) -> bool:
         return all(compiled.holds_for(constants) for compiled in versions.values())
-
-    def _piece(
-        self, piece: Piece, versions: Mapping[Range, Compiled], sizes: Sequence[int], constants: Sequence[int]
-    ) -> PiecewiseBackend:
-        runnables = {each: compiled.runnable for each, compiled in versions.items()}
-        return PiecewiseBackend(piece.name, runnables, sizes[0] if sizes else None, sizes[1:], constants)
 
     def _check_names(self, graph: fx.Graph) -> None:
         """Say which splitting operators do not occur; the usual cause is a name's spelling."""
@@ -101,15 +107,15 @@ class Backend:
             if not name.exists:
                 log.warning("%s: splitting_ops: no operator %r in the graph%s", self.name, name.name, hint)
 
-    def _report(self, split: Split, found: Sequence[Family]) -> None:
-        if not probe.active():
-            return
+    def _reports(self, split: Split, found: Sequence[Family]) -> list[PieceEvent]:
+        """What is said of each piece, in order."""
         family_of = {piece.name: family for family in found for piece in family.members}
+        reports = []
         for piece in split.pieces:
             values = {node.name: value_of(node) for node in piece.module.graph.nodes}
-            family = family_of.get(piece.name) if piece.kind == COMPILED else None
+            family = family_of.get(piece.name)
             twin = family.head.name if family is not None and family.head is not piece else None
-            probe.emit(
+            reports.append(
                 PieceEvent(
                     graph=self.name,
                     piece=piece.name,
@@ -120,9 +126,9 @@ class Backend:
                     differs_by=family.differs_by if family is not None and twin is None else None,
                     inputs=boundaries(piece.placeholders, values),
                     outputs=boundaries(piece.results, values),
-                    text=probe.payload(piece.module.graph.python_code("self").src),
                 )
             )
+        return reports
 
 
 def _without(family: Family, fits: Sequence[bool]) -> Family:
@@ -145,3 +151,9 @@ def _size_positions(piece: Piece, batch: frozenset[sympy.Symbol]) -> list[int]:
     """Inputs of a piece that are the batch size itself."""
     values = [value_of(node) for node in piece.module.graph.find_nodes(op="placeholder")]
     return [i for i, v in enumerate(values) if isinstance(v, torch.SymInt) and v.node.expr in batch]
+
+
+def _shape_conditions(graph: fx.Graph) -> list[Condition]:
+    values = (value_of(node) for node in graph.find_nodes(op="placeholder"))
+    size = next((value for value in values if isinstance(value, torch.SymInt)), None)
+    return [] if size is None else shape_conditions(size.node.shape_env)

@@ -2,20 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+import contextvars
+import pickle
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
 from torch._dynamo.aot_compile import SerializableCallable
 
+from compdbg import probe
+from compdbg.compiler import kernels
 from compdbg.compiler.codegen import graph_code
+from compdbg.compiler.compiler_interface import CompilerInterface, make_compiler
 from compdbg.compiler.config import CompilationConfig
 from compdbg.compiler.cuda_graph import wrap_piece
 from compdbg.compiler.dynamic_spec import DynamicSpec
+from compdbg.compiler.graph_data import dump_graph, load_graph
 from compdbg.compiler.pieces import Piece, Split
-from compdbg.compiler.piecewise_backend import PiecewiseBackend
+from compdbg.compiler.piecewise_backend import Compiled, PiecewiseBackend
+from compdbg.compiler.readable import decompiled, graph_text
 from compdbg.compiler.splitting import COMPILED
 from compdbg.compiler.static_inputs import SizedCall
 from compdbg.compiler.stitched import Stitched
+from compdbg.compiler.work_record import WorkRecord
+from compdbg.events import Piece as PieceEvent
+from compdbg.events import PieceCompiled
+
+_into: contextvars.ContextVar[tuple[str, CompilationConfig]] = contextvars.ContextVar("compdbg_loading_into")
+
+
+@contextlib.contextmanager
+def loading(name: str, config: CompilationConfig) -> Iterator[None]:
+    """Models loaded inside the block get this name, and are served as this configuration says."""
+    token = _into.set((name, config))
+    try:
+        yield
+    finally:
+        _into.reset(token)
 
 
 class CompiledModel(SerializableCallable):  # type: ignore[misc]
@@ -26,21 +50,20 @@ class CompiledModel(SerializableCallable):  # type: ignore[misc]
         name: str,
         config: CompilationConfig,
         split: Split,
-        pieces: Mapping[str, Any],
+        pieces: Mapping[str, PiecewiseBackend],
         spec: DynamicSpec,
         static: frozenset[str],
     ) -> None:
         self.name = name
         self.config = config
         self.split = split
-        self.pieces = pieces
+        self.pieces = dict(pieces)
         self.spec = spec
-        called = {
-            piece.name: self._called(pieces[piece.name], piece.inputs, static)
-            if piece.kind == COMPILED
-            else pieces[piece.name]
-            for piece in split.pieces
-        }
+        self.static = static
+        self.operators: dict[str, str] = {}
+        """Factors of the operators in the graph."""
+        self.reports: list[PieceEvent] = []
+        called = {p.name: self._called(p) if p.kind == COMPILED else p.module for p in split.pieces}
         self.stitched = Stitched(split, called, name)
         self._call: Callable[..., Sequence[Any]] = SizedCall(self.stitched, spec, config, name)
         if split.returned_sizes is not None:
@@ -49,24 +72,111 @@ class CompiledModel(SerializableCallable):  # type: ignore[misc]
     def __call__(self, *inputs: Any) -> Sequence[Any]:
         return self._call(*inputs)
 
-    def _called(self, piece: PiecewiseBackend, inputs: Sequence[str], static: frozenset[str]) -> Any:
+    def _called(self, piece: Piece) -> Any:
         fresh = self.split.fresh
         return wrap_piece(
-            piece.simplest(),
+            self.pieces[piece.name].simplest(),
             graph=self.name,
             piece=piece.name,
-            from_splitting=[i for i, name in enumerate(inputs) if name in fresh],
-            static=[i for i, name in enumerate(inputs) if name in static],
+            from_splitting=[i for i, name in enumerate(piece.inputs) if name in fresh],
+            static=[i for i, name in enumerate(piece.inputs) if name in self.static],
             config=self.config,
         )
 
     @classmethod
     def serialize_compile_artifacts(cls, fn: Any) -> bytes:
-        raise NotImplementedError
+        """Everything but how it is served: pieces by what they are loaded from, each once."""
+        versions = {v.key: v for p in fn.pieces.values() for v in p.versions.values()}
+        unsaved = [version.key for version in versions.values() if version.saved is None]
+        if unsaved:
+            raise TypeError(f"{fn.config.backend} saves nothing that could be loaded again")
+        pieces = fn.split.pieces + ([fn.split.returned_sizes] if fn.split.returned_sizes else [])
+        return pickle.dumps(
+            {
+                "inputs": fn.split.inputs,
+                "outputs": fn.split.outputs,
+                "returned_at": fn.split.returned_at,
+                "pieces": [(p.name, p.kind, p.inputs, p.outputs, p.split_ops) for p in pieces],
+                "graphs": {p.name: dump_graph(p.module) for p in pieces if p.kind != COMPILED},
+                "versions": {
+                    k: (v.saved, v.libraries, msgspec.json.encode(v.record)) for k, v in versions.items()
+                },
+                "backends": {name: piece.state() for name, piece in fn.pieces.items()},
+                "spec": fn.spec,
+                "static": fn.static,
+            }
+        )
 
     @classmethod
     def deserialize_compile_artifacts(cls, data: bytes) -> Any:
-        raise NotImplementedError
+        """Inside `loading`; raises whatever a compiler raises that can't load its own."""
+        state = pickle.loads(data)
+        name, config = _into.get()
+        compiler = make_compiler(config)
+        versions = {key: _load(compiler, key, *saved) for key, saved in state["versions"].items()}
+        graphs = {name: load_graph(graph) for name, graph in state["graphs"].items()}
+        pieces = [
+            Piece(name=n, kind=kind, module=graphs.get(n), inputs=i, outputs=o, split_ops=ops)
+            for n, kind, i, o, ops in state["pieces"]
+        ]
+        late = pieces.pop() if state["returned_at"] else None
+        split = Split(
+            inputs=state["inputs"],
+            pieces=pieces,
+            outputs=state["outputs"],
+            returned_sizes=late,
+            returned_at=state["returned_at"],
+        )
+        backends = {
+            name: PiecewiseBackend.from_state(name, saved, versions)
+            for name, saved in state["backends"].items()
+        }
+        return cls(name, config, split, backends, state["spec"], state["static"])
+
+    def readable(self, result: Any) -> dict[str, str]:
+        """Copies for people, by file name; `result` is Dynamo's callable around this one."""
+        return {
+            "computation_graph.py": graph_text(self.split),
+            "transformed_code.py": decompiled(result._artifacts.runtime_env.bytecode),
+        }
+
+    def report(self) -> list[dict[str, Any]]:
+        """What is said of the pieces when the model is loaded: plain data."""
+        return [msgspec.to_builtins(event) for event in self.reports]
+
+    def emit_report(self, pieces: Sequence[Any], key: str, made: float) -> None:
+        """Say what was loaded: pieces, versions, and what is known of how they were made."""
+        if not probe.active():
+            return
+        for data in pieces:
+            event = msgspec.convert(data, PieceEvent)
+            probe.emit(msgspec.structs.replace(event, graph=self.name, loaded=True))
+        said: set[str] = set()
+        for name, piece in self.pieces.items():
+            for each, version in piece.versions.items():
+                text = str(each)
+                probe.emit(
+                    PieceCompiled(
+                        graph=self.name, piece=name, range=text, reused=True, backend=self.config.backend
+                    )
+                )
+                if version.key not in said:
+                    said.add(version.key)
+                    version.record.emit("aot", key, f"{self.name} {name} {text}", made)
+
+
+def _load(
+    compiler: CompilerInterface, key: str, saved: bytes, libraries: dict[str, bytes], record: bytes
+) -> Compiled:
+    with kernels.giving(libraries):
+        runnable = compiler.load(saved)
+    return Compiled(
+        key=key,
+        runnable=runnable,
+        saved=saved,
+        libraries=libraries,
+        record=msgspec.json.decode(record, type=WorkRecord),
+    )
 
 
 def _with_sizes(
@@ -80,7 +190,7 @@ def _with_sizes(
     def call_with_sizes(*inputs: Any) -> Sequence[Any]:
         outputs = list(call(*inputs))
         for place, size in zip(places, compute(*(inputs[i] for i in taken)), strict=True):
-            outputs[place] = size
+            outputs.insert(place, size)
         return outputs
 
     return call_with_sizes

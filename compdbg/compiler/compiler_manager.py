@@ -2,30 +2,45 @@
 
 from __future__ import annotations
 
+import pickle
+import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+import weakref
+from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import sympy
-from msgspec import Struct
 
 from compdbg import probe
+from compdbg.compiler import kernels
+from compdbg.compiler.cache_entry import Entry, digest, key_of
+from compdbg.compiler.cache_factors import (
+    config_factors,
+    environment_factors,
+    machine_factors,
+    operator_factors,
+    state_factors,
+    torch_config_factors,
+)
+from compdbg.compiler.caching import Cache, Place
 from compdbg.compiler.compiler_interface import CompilerInterface, Runnable, make_compiler
 from compdbg.compiler.config import CompilationConfig
 from compdbg.compiler.passes.inductor_pass import pass_context
 from compdbg.compiler.passes.pass_manager import PostGradPassManager
 from compdbg.compiler.pieces import Piece
+from compdbg.compiler.piecewise_backend import Compiled
 from compdbg.compiler.ranges import Range
 from compdbg.compiler.refake import made_ready
 from compdbg.compiler.twins import Family, assumptions, holds, lift
-from compdbg.events import PieceCompiled
+from compdbg.compiler.work_record import WorkRecord, recording
+from compdbg.events import CacheLookup, PieceCompiled
+
+_PIECE_CONFIG = ("backend", "use_standalone_compile", "dynamic_shapes_config.", "inductor_compile_config")
+"""What of the configuration decides how one piece is compiled; the rest only decides which pieces."""
 
 
-class Compiled(Struct, frozen=True):
-    """One version of a piece. `holds_for` tells whether twins with other constants may use it."""
-
-    runnable: Runnable
-    holds_for: Callable[[Sequence[int]], bool]
+_in_process: weakref.WeakValueDictionary[str, Compiled] = weakref.WeakValueDictionary()
 
 
 class CompilerManager:
@@ -37,14 +52,22 @@ class CompilerManager:
         self.compiler: CompilerInterface = make_compiler(config)
         self.pass_manager = PostGradPassManager()
         self.pass_manager.configure(config)
+        self.cache = Cache(config, "pieces", "ours")
+        self._factors: dict[str, str] | None = None
 
     def compile(self, family: Family, batch: frozenset[sympy.Symbol], compile_range: Range) -> Compiled:
-        """The family's version for one range."""
+        """The family's version for one range: of this process, from disk, or compiled now."""
         started = time.perf_counter()
-        head = family.head
-        with probe.compiling_graph(f"{self.graph} {head.name} {compile_range}"):
-            compiled = self._fresh(family, batch, compile_range)
-        self._report(head, compile_range, started, reused=False)
+        name = f"{self.graph} {family.head.name} {compile_range}"
+        with probe.compiling_graph(name), pass_context(compile_range, secrets.token_hex(8)):
+            factors = self._factors_of(family, compile_range)
+            place = Place(name, str(compile_range), family.head.name)
+            compiled = self._known(factors, place) or self._loaded(factors, place, family)
+            reused = compiled is not None
+            if compiled is None:
+                compiled = self._fresh(family, batch, compile_range, factors)
+        _in_process[compiled.key] = compiled
+        self._report(family.head, compile_range, started, reused=reused)
         return compiled
 
     def reuse(self, piece: Piece, versions: Mapping[Range, Compiled]) -> None:
@@ -52,14 +75,126 @@ class CompilerManager:
         for each in versions:
             self._report(piece, each, time.perf_counter(), reused=True)
 
-    def _fresh(self, family: Family, batch: frozenset[sympy.Symbol], compile_range: Range) -> Compiled:
+    def _factors_of(self, family: Family, compile_range: Range) -> dict[str, str]:
+        if self._factors is None:
+            config = config_factors(self.config)
+            wanted = tuple(f"config {key}" for key in _PIECE_CONFIG)
+            self._factors = {
+                **machine_factors(),
+                **environment_factors(),
+                **state_factors(),
+                **{key: value for key, value in config.items() if key.startswith(wanted)},
+                **self.compiler.factors(),
+            }
+            if self.compiler.uses_inductor:
+                self._factors |= {**torch_config_factors(), **self.pass_manager.identity()}
+        return {
+            **self._factors,
+            **operator_factors([family.head.module]),
+            "what": f"{self.graph.partition('#')[0]} {family.head.name}",
+            "piece": digest(family.text().encode()),
+            "range": str(compile_range),
+        }
+
+    def _known(self, factors: dict[str, str], place: Place) -> Compiled | None:
+        known = _in_process.get(key_of(factors))
+        if known is not None:
+            reason = "an equal piece was compiled before in this process"
+            probe.emit(
+                CacheLookup(
+                    layer="twin",
+                    result="hit",
+                    key=known.key,
+                    graph=place.graph,
+                    range=place.range,
+                    reason=reason,
+                )
+            )
+        return known
+
+    def _loaded(self, factors: dict[str, str], place: Place, family: Family) -> Compiled | None:
+        if not family.stable:
+            return None
+        entry = self.cache.look_up(factors, place)
+        if entry is None:
+            return None
+        good_for = entry.about.get("good_for")
+        allowed = None if good_for is None else tuple(tuple(values) for values in good_for)
+        if allowed is not None and family.constants_of(0) not in allowed:
+            reason = f"compiled for twins with the constants {good_for}"
+            self.cache.reject(entry.key, place, "miss", reason)
+            return None
+        libraries = pickle.loads(entry.sections["libraries"])
+        try:
+            with kernels.giving(libraries):
+                runnable = self.compiler.load(entry.sections["artifact"])
+        except Exception as error:
+            self.cache.reject(entry.key, place, "stale", f"loading failed: {type(error).__name__}: {error}")
+            return None
+        record = msgspec.convert(entry.about["record"], WorkRecord)
+        record.emit("ours", entry.key, place.graph, entry.made)
+        return Compiled(
+            key=key_of(factors),
+            runnable=runnable,
+            good_for=allowed,
+            saved=entry.sections["artifact"],
+            libraries=libraries,
+            record=record,
+        )
+
+    def _fresh(
+        self,
+        family: Family,
+        batch: frozenset[sympy.Symbol],
+        compile_range: Range,
+        factors: dict[str, str],
+    ) -> Compiled:
         piece, constants = lift(family.head, family.texts[0], family.lifted)
         shapes = self.config.dynamic_shapes_config.type
         ready = made_ready(piece.module, batch, compile_range, shapes, constants)
-        with pass_context(compile_range):
+        with kernels.keeping() as keeper, recording(self.pass_manager) as recorded:
             runnable = self.compiler.compile(ready.module, ready.inputs, self._options())
         assumed = assumptions(ready)
-        return Compiled(runnable, lambda others: not assumed or holds(assumed, ready, others))
+        members = {family.constants_of(i) for i in range(len(family.members))}
+        good_for = tuple(sorted(c for c in members if holds(assumed, ready, c))) if assumed else None
+        compiled = Compiled(
+            key=key_of(factors),
+            runnable=runnable,
+            good_for=good_for,
+            saved=self._save(runnable),
+            libraries=keeper.libraries(),
+            record=recorded.finish(),
+        )
+        if compiled.saved is not None and family.stable:
+            self._store(compiled, factors, piece, family, recorded.code)
+        return compiled
+
+    def _save(self, runnable: Runnable) -> bytes | None:
+        if self.cache.disabled:
+            return None
+        try:
+            return self.compiler.save(runnable)
+        except Exception as error:
+            self.cache.problem(f"a piece can't be kept: {type(error).__name__}: {error}")
+            return None
+
+    def _store(
+        self, compiled: Compiled, factors: dict[str, str], piece: Piece, family: Family, code: str
+    ) -> None:
+        entry = Entry(
+            key=key_of(factors),
+            factors=factors,
+            about={"good_for": compiled.good_for, "record": msgspec.to_builtins(compiled.record)},
+            sections={"artifact": compiled.saved or b"", "libraries": pickle.dumps(compiled.libraries)},
+        )
+        readable = {
+            "computation_graph.py": piece.module.graph.python_code("self").src,
+            "piece.txt": family.text(),
+            "record.json": msgspec.json.encode(compiled.record).decode(),
+        }
+        if code:
+            readable["inductor_code.py"] = code
+        self.cache.store(entry, readable)
 
     def _options(self) -> dict[str, Any]:
         if not self.compiler.uses_inductor:

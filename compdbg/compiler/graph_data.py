@@ -76,11 +76,12 @@ def named(value: Any) -> Any:
         return ByName("torch", "ops." + value._qualified_op_name.replace("::", "."))
     if not callable(value):
         return value
-    name = str(getattr(value, "__qualname__", None) or getattr(value, "__name__", ""))
-    for home in (getattr(value, "__module__", None), "torch", "torch.nn.functional", "operator"):
+    names = [str(getattr(value, key, "")) for key in ("__qualname__", "__name__")]
+    homes = [getattr(value, "__module__", None), "torch", "torch.nn.functional", "operator"]
+    for place in (ByName(home, name) for home in homes for name in names if home and name):
         try:
-            if home and found(ByName(home, name)) is value:
-                return ByName(home, name)
+            if found(place) is value:
+                return place
         except (ImportError, AttributeError, ValueError):
             continue
     return value

@@ -53,7 +53,7 @@ class Split(Struct, kw_only=True):
     """Computes the sizes that the graph returns, from its inputs: they are those of the caller's
     call, also where rows were added for the pieces."""
     returned_at: list[int] = []
-    """Where among the outputs those sizes stand; the chain returns None there."""
+    """Where among the outputs those sizes stand; the chain leaves them out."""
 
     @property
     def compiled(self) -> list[Piece]:
@@ -77,7 +77,7 @@ def split_graph(module: fx.GraphModule, splitting_ops: list[str]) -> Split:
     split = Split(
         inputs=[node.name for node in graph.find_nodes(op="placeholder")],
         pieces=pieces,
-        outputs=[_reference(value) for value in graph.output_node().args[0]],
+        outputs=[_reference(value) for value in graph.output_node().args[0] if not _is_size(value)],
     )
     returned = [(i, n) for i, n in enumerate(graph.output_node().args[0]) if _is_size(n)]
     if returned:
@@ -109,8 +109,6 @@ def _is_size(value: Any) -> bool:
 
 
 def _reference(value: Any) -> Any:
-    if _is_size(value):
-        return None
     return Reference(value.name) if isinstance(value, fx.Node) else value
 
 

@@ -74,7 +74,8 @@ def spec_of(graph: fx.Graph, batch: frozenset[sympy.Symbol]) -> DynamicSpec:
     reader = _Reader(batch)
     sizes = tuple(reader.sizes(inputs))
     tensors = tuple(reader.tensors(inputs))
-    outputs = tuple(reader.dims("the output", value_of(n)) for n in _flat(graph.output_node().args[0]))
+    returned = [value_of(n) if isinstance(n, fx.Node) else n for n in _flat(graph.output_node().args[0])]
+    outputs = tuple(reader.dims("the output", v) for v in returned if not isinstance(v, torch.SymInt))
     return DynamicSpec(
         size=_source(sizes, tensors),
         size_inputs=sizes,

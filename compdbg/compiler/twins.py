@@ -38,6 +38,11 @@ class Family(Struct):
         """The values of the lifted constants in one member."""
         return tuple(self.texts[index].constants[i].value for i in sorted(self.lifted))
 
+    @property
+    def stable(self) -> bool:
+        """Whether the text means the same in another process."""
+        return all(text.stable for text in self.texts)
+
     def text(self) -> str:
         return self.texts[0].full(self.lifted)
 

@@ -1,8 +1,8 @@
 """One compile a model, no guards: `TorchCompileWithNoGuardsWrapper` of one method of one instance.
 
-The first call traces the method once, by Dynamo's ahead-of-time path, and drops every guard; from
-then on a call runs Dynamo's code without a look at anything. `evaluate_guards` keeps the guards on
-shapes, and a call that violates one raises.
+The first call traces the method once, by Dynamo's ahead-of-time path, or loads what an earlier
+process kept; every guard is dropped. From then on a call runs Dynamo's code without a look at
+anything. `evaluate_guards` keeps the guards on shapes, and a call that violates one raises.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import threading
+import time
 import types
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,11 +20,16 @@ import torch
 
 from compdbg import probe
 from compdbg.compiler.backends import Backend
-from compdbg.compiler.config import CompilationConfig, CompilationMode, DynamicShapesType
+from compdbg.compiler.buffer_writes import check_no_buffer_is_assigned
+from compdbg.compiler.config import CompilationConfig, CompilationMode, CUDAGraphMode, DynamicShapesType
+from compdbg.compiler.dropped_guards import guard_check, kept_guards
 from compdbg.compiler.dynamic_dims import DimSpec, dims_of, marked, tensors_in
 from compdbg.compiler.effective import emit_config, resolve
+from compdbg.compiler.guard_data import record_guards
+from compdbg.compiler.model_cache import ModelCache
+from compdbg.compiler.passes.pass_manager import available_passes
 from compdbg.compiler.spec_of import FirstDim
-from compdbg.events import Decorated, Where
+from compdbg.events import Decorated, Span, Where
 
 _names: Counter[str] = Counter()
 
@@ -47,14 +53,17 @@ class TorchCompileWithNoGuardsWrapper:
         self.why_not = why_not
         self.signature = inspect.signature(function)
         self.effective: CompilationConfig | None = None
+        self.aot_compiled: Any = None
+        """Dynamo's compiled function, once there is one."""
+        self.loaded = False
+        """Whether it came from the cache."""
         self._lock = threading.RLock()
-        self._ready = False
         self._check: Callable[..., None] | None = None
         self._run: Callable[..., Any] = self._first_call
 
     def __call__(self, instance: Any, *args: Any, **kwargs: Any) -> Any:
         if self._check is not None:
-            self._check(instance, args, kwargs)
+            self._check(instance, *args, **kwargs)
         return self._run(instance, *args, **kwargs)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -63,47 +72,86 @@ class TorchCompileWithNoGuardsWrapper:
 
     def _first_call(self, instance: Any, *args: Any, **kwargs: Any) -> Any:
         with self._lock:
-            if not self._ready:
+            if self.effective is None:
                 self._run = self._prepare(instance, args, kwargs)
-                self._ready = True
         return self(instance, *args, **kwargs)
 
     def _prepare(self, instance: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., Any]:
-        effective = resolve(self.requested)
-        config = self.effective = effective.config
+        effective = resolve(self.requested, available_passes())
+        config = effective.config
         if config.mode is CompilationMode.NONE and self.why_not is None:
             self.why_not = "the mode is NONE"
         self._report()
-        if self.why_not is not None:
-            return self.function
         emit_config(self.requested, effective)
-        if config.mode is CompilationMode.STOCK_TORCH_COMPILE:
-            return torch.compile(self.function, backend=config.backend)  # type: ignore[no-any-return]
-        return self._compile(instance, args, kwargs, config)
+        if self.why_not is not None:
+            run = self.function
+        elif config.mode is CompilationMode.STOCK_TORCH_COMPILE:
+            run = torch.compile(self.function, backend=config.backend)
+        else:
+            run = self._compile(instance, args, kwargs, config)
+        self.effective = config
+        return run
 
     def _compile(
         self, instance: Any, args: Sequence[Any], kwargs: Mapping[str, Any], config: CompilationConfig
     ) -> Callable[..., Any]:
+        started = time.perf_counter()
         bound = self.signature.bind(instance, *args, **kwargs)
         bound.apply_defaults()
+        name = self._graph_name()
+        cache = ModelCache(name, config, self.function)
+        factors = cache.factors(instance, bound.arguments)
+        found = cache.load(factors, bound.arguments)
+        if found is None:
+            self.aot_compiled = self._trace(instance, bound.arguments, config, name, cache, factors)
+        else:
+            self.aot_compiled, self.loaded = found.function, True
+        self.aot_compiled.disable_guard_check()
+        self._check = guard_check(
+            self.aot_compiled,
+            self.signature,
+            evaluate=config.dynamic_shapes_config.evaluate_guards,
+            kept=None if found is None else found.guards,
+            globals_=self.function.__globals__,
+        )
+        what = "load" if self.loaded else "compile"
+        elapsed = time.perf_counter() - started
+        probe.emit(Span(name=f"{what} {name}", duration_s=elapsed, category="compdbg.compiler"))
+        return self.aot_compiled.fn  # type: ignore[no-any-return]
+
+    def _trace(
+        self,
+        instance: Any,
+        real: Mapping[str, Any],
+        config: CompilationConfig,
+        name: str,
+        cache: ModelCache,
+        factors: dict[str, str],
+    ) -> Any:
+        """Trace and compile; what can be kept is kept."""
         shapes = config.dynamic_shapes_config.type
-        arguments = marked(bound.arguments, self.dims, shapes)
-        backend = Backend(self._graph_name(), config, _first_dims(arguments, self.dims))
-        method = types.MethodType(self.function, instance)
+        arguments = marked(real, self.dims, shapes)
+        backend = Backend(name, config, _first_dims(arguments, self.dims))
+        guards: list[Any] = []
+
+        def keep(entries: Sequence[Any]) -> list[bool]:
+            guards.extend(entries)
+            return kept_guards(entries, evaluate=config.dynamic_shapes_config.evaluate_guards)
+
         with _tracing_options(shapes):
             compiled = torch.compile(
-                method,
+                types.MethodType(self.function, instance),
                 fullgraph=True,
                 dynamic=False,
                 backend=backend,
-                options={"guard_filter_fn": self._guard_filter},
+                options={"guard_filter_fn": keep},
             )
             result = compiled.aot_compile(_call_with(self.signature, arguments))
-        result.disable_guard_check()
-        return result.fn  # type: ignore[no-any-return]
-
-    def _guard_filter(self, guards: Sequence[Any]) -> list[bool]:
-        return [False] * len(guards)
+        if config.cudagraph_mode is not CUDAGraphMode.NONE:
+            check_no_buffer_is_assigned(result, instance)
+        assert backend.result is not None
+        cache.store(result, backend.result, record_guards(guards, backend.shapes), factors)
+        return result
 
     def _graph_name(self) -> str:
         """The class's name, and a number from its second compiled instance on."""
@@ -113,8 +161,6 @@ class TorchCompileWithNoGuardsWrapper:
         return name if _names[name] == 1 else f"{name}#{_names[name]}"
 
     def _report(self) -> None:
-        if not probe.active():
-            return
         code = self.function.__code__
         probe.emit(
             Decorated(
@@ -148,9 +194,11 @@ def _call_with(
 
 @contextlib.contextmanager
 def _tracing_options(shapes: DynamicShapesType) -> Iterator[None]:
+    """Torch's settings for one trace; that caches are off concerns torch's, and ours asks itself."""
     oblivious = shapes is DynamicShapesType.BACKED_SIZE_OBLIVIOUS
     with (
         torch._dynamo.config.patch(enable_cpp_symbolic_shape_guards=False, enable_aot_compile=True),
         torch.fx.experimental._config.patch(backed_size_oblivious=oblivious),
+        torch._inductor.config.patch(force_disable_caches=False),
     ):
         yield

@@ -1,0 +1,265 @@
+"""Checks dropped guards that were kept as data against live values: an evaluator of our own.
+
+A source such as `L['self'].layers[0].eps` is parsed, never evaluated: it can only walk attributes,
+items and a few harmless calls. So can a condition on sizes only calculate with ints.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import importlib
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from compdbg.compiler.guard_data import Condition, is_plain, qualified, shown, tensor_properties
+
+_CALLS = frozenset(("size", "stride", "storage_offset", "keys", "values", "items"))
+_IMPORT = "__import_"
+
+
+class CannotFollow(Exception):
+    """A source that this evaluator does not walk."""
+
+
+class Missing(Exception):
+    """A source that leads nowhere in these values."""
+
+
+class Violation(NamedTuple):
+    """A condition that does not hold, and what was seen instead."""
+
+    condition: Condition
+    seen: str
+
+
+class Checker:
+    """Checks conditions in one scope: `arguments` of a call, and the traced function's globals."""
+
+    def __init__(self, conditions: Iterable[Condition], globals_: Mapping[str, Any]) -> None:
+        self._globals = globals_
+        self.conditions: list[Condition] = []
+        self.cannot_follow: list[Condition] = []
+        for condition in conditions:
+            self._sort_in(condition)
+
+    def violations(self, arguments: Mapping[str, Any]) -> list[Violation]:
+        """Every condition that is false now."""
+        walk = _Walk(arguments, self._globals)
+        found = []
+        for condition in self.conditions:
+            seen = _seen(condition, walk)
+            if seen is not None:
+                found.append(Violation(condition, seen))
+        return found
+
+    def _sort_in(self, condition: Condition) -> None:
+        sources = list(condition.sizes.values()) or [condition.source]
+        try:
+            for source in sources:
+                _parsed(source)
+            if condition.operator == "shape":
+                _compiled(condition.value)
+        except CannotFollow:
+            self.cannot_follow.append(condition)
+        else:
+            self.conditions.append(condition)
+
+
+def _seen(condition: Condition, walk: _Walk) -> str | None:
+    """What is there instead of what was asked; None if the condition holds."""
+    try:
+        if condition.operator == "shape":
+            sizes = {symbol: walk.value(source) for symbol, source in condition.sizes.items()}
+            told = ", ".join(f"{condition.sizes[symbol]} = {size}" for symbol, size in sizes.items())
+            return None if _compiled(condition.value)(sizes) else told
+        value = walk.value(condition.source)
+    except Missing as missing:
+        return str(missing)
+    return _OPERATORS[condition.operator](value, condition.value)
+
+
+def _equals(value: Any, wanted: str) -> str | None:
+    seen = shown(value) if is_plain(value) else qualified(type(value))
+    return None if seen == wanted else seen
+
+
+def _named(value: Any, wanted: str) -> str | None:
+    seen = qualified(value)
+    return None if seen == wanted else seen
+
+
+def _of_type(value: Any, wanted: str) -> str | None:
+    return _named(type(value), wanted)
+
+
+def _length(value: Any, wanted: int) -> str | None:
+    return None if len(value) == wanted else str(len(value))
+
+
+def _keys(value: Any, wanted: list[str]) -> str | None:
+    seen = [shown(key) if is_plain(key) else qualified(key) for key in value]
+    return None if seen == wanted else ", ".join(seen)
+
+
+def _has(value: Any, attribute: str) -> str | None:
+    return None if hasattr(value, attribute) else f"no attribute {attribute}"
+
+
+def _lacks(value: Any, attribute: str) -> str | None:
+    present = attribute in getattr(value, "__dict__", {})
+    return f"an attribute {attribute}" if present else None
+
+
+def _tensor(value: Any, wanted: dict[str, Any]) -> str | None:
+    if not hasattr(value, "shape") or not hasattr(value, "stride"):
+        return qualified(type(value))
+    seen = tensor_properties(value)
+    different = [f"{name} {seen[name]}" for name in wanted if not _alike(seen[name], wanted[name])]
+    return ", ".join(different) or None
+
+
+def _alike(seen: Any, wanted: Any) -> bool:
+    if isinstance(wanted, list):
+        return len(seen) == len(wanted) and all(
+            w is None or s is None or s == w for s, w in zip(seen, wanted, strict=True)
+        )
+    return bool(seen == wanted)
+
+
+_OPERATORS: dict[str, Callable[[Any, Any], str | None]] = {
+    "equals": _equals,
+    "type": _of_type,
+    "is": _named,
+    "length": _length,
+    "keys": _keys,
+    "has": _has,
+    "lacks": _lacks,
+    "tensor": _tensor,
+}
+
+
+class _Walk:
+    """Follows sources; what several have in common is followed once."""
+
+    def __init__(self, arguments: Mapping[str, Any], globals_: Mapping[str, Any]) -> None:
+        self._roots = {"L": arguments, "G": _Globals(globals_)}
+        self._known: dict[Any, Any] = {}
+
+    def value(self, source: str) -> Any:
+        return self._follow(_parsed(source))
+
+    def _follow(self, steps: tuple[Any, ...]) -> Any:
+        if len(steps) == 1:
+            return self._roots[steps[0]]
+        if steps in self._known:
+            return self._known[steps]
+        owner = self._follow(steps[:-1])
+        kind, key = steps[-1]
+        try:
+            if kind == "attribute":
+                value = getattr(owner, key)
+            elif kind == "call":
+                value = getattr(owner, key)()
+            else:
+                value = owner[key]
+        except (AttributeError, KeyError, IndexError, TypeError):
+            raise Missing("nothing there") from None
+        self._known[steps] = value
+        return value
+
+
+class _Globals:
+    """A function's globals, with the names under which Dynamo puts modules and builtins there."""
+
+    def __init__(self, globals_: Mapping[str, Any]) -> None:
+        self._globals = globals_
+
+    def __getitem__(self, name: str) -> Any:
+        if name in self._globals:
+            return self._globals[name]
+        if name.startswith("__builtins_dict__"):
+            import builtins
+
+            return vars(builtins)
+        if name.startswith(_IMPORT):
+            return importlib.import_module(name.removeprefix(_IMPORT).replace("_dot_", "."))
+        raise KeyError(name)
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _parsed(source: str) -> tuple[Any, ...]:
+    """A source as steps from `L` or `G`. Raises CannotFollow."""
+    try:
+        return _steps(ast.parse(source, mode="eval").body)
+    except (SyntaxError, ValueError):
+        raise CannotFollow(source) from None
+
+
+def _steps(node: ast.expr) -> tuple[Any, ...]:
+    match node:
+        case ast.Name(id="L" | "G"):
+            return (node.id,)
+        case ast.Attribute(value=owner, attr=name):
+            return (*_steps(owner), ("attribute", name))
+        case ast.Subscript(value=owner, slice=ast.Constant(value=key)):
+            return (*_steps(owner), ("item", key))
+        case ast.Call(func=ast.Attribute(value=owner, attr=name), args=[], keywords=[]) if name in _CALLS:
+            return (*_steps(owner), ("call", name))
+        case ast.Call(func=ast.Name(id="list"), args=[inner]):
+            return _steps(inner)
+    raise CannotFollow(ast.dump(node))
+
+
+_BINARY: dict[type, Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod, ast.Pow: operator.pow, ast.Lt: operator.lt, ast.LtE: operator.le,
+    ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Eq: operator.eq, ast.NotEq: operator.ne,
+    ast.BitAnd: operator.and_, ast.BitOr: operator.or_, ast.Div: operator.truediv,
+}  # fmt: skip
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "Eq": operator.eq, "Ne": operator.ne, "Mod": operator.mod, "PythonMod": operator.mod,
+    "FloorDiv": operator.floordiv, "CleanDiv": operator.floordiv, "Max": max, "Min": min,
+    "And": lambda *each: all(each), "Or": lambda *each: any(each), "Not": operator.not_,
+}  # fmt: skip
+
+Sizes = Mapping[str, int]
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _compiled(text: str) -> Callable[[Sizes], Any]:
+    """An expression over sizes as a function of them. Raises CannotFollow."""
+    try:
+        return _expression(ast.parse(text, mode="eval").body)
+    except SyntaxError:
+        raise CannotFollow(text) from None
+
+
+def _expression(node: ast.expr) -> Callable[[Sizes], Any]:
+    match node:
+        case ast.Constant(value=int() as number):
+            return lambda sizes: number
+        case ast.Name(id=name):
+            return lambda sizes: sizes[name]
+        case ast.UnaryOp(op=ast.USub(), operand=inner):
+            return _applied(operator.neg, [inner])
+        case ast.UnaryOp(operand=inner):
+            return _applied(operator.not_, [inner])
+        case ast.BinOp(left=left, op=op, right=right) | ast.Compare(left=left, ops=[op], comparators=[right]):
+            return _applied(_known(_BINARY, type(op)), [left, right])
+        case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]):
+            return _applied(_known(_FUNCTIONS, name), arguments)
+    raise CannotFollow(ast.dump(node))
+
+
+def _known(table: Mapping[Any, Callable[..., Any]], name: Any) -> Callable[..., Any]:
+    if name not in table:
+        raise CannotFollow(str(name))
+    return table[name]
+
+
+def _applied(function: Callable[..., Any], nodes: list[ast.expr]) -> Callable[[Sizes], Any]:
+    parts = [_expression(part) for part in nodes]
+    return lambda sizes: function(*(part(sizes) for part in parts))

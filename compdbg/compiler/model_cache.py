@@ -1,0 +1,227 @@
+"""Whole models on disk: a warm start loads Dynamo's code and every piece, and traces nothing.
+
+An entry's key is what is known before tracing. What only tracing finds out (which files and
+operators it went through, which values it read) is kept as conditions, and checked before an entry
+is used; models for which they differ stand side by side under one key.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+from msgspec import Struct
+
+from compdbg.compiler import cache_factors as factors_of
+from compdbg.compiler.cache_entry import Entry, Unusable, digest, from_bytes, key_of, read_header
+from compdbg.compiler.caching import ENTRY, Cache, Place, differences
+from compdbg.compiler.compiled_model import CompiledModel, loading
+from compdbg.compiler.config import CompilationConfig
+from compdbg.compiler.guard_check import Checker
+from compdbg.compiler.guard_data import GuardRecord
+from compdbg.compiler.passes.pass_manager import PostGradPassManager
+
+MAX_VARIANTS = 8
+
+
+class Conditions(Struct, frozen=True):
+    """What an entry relies on that its key does not say."""
+
+    sources: dict[str, str] = {}
+    operators: dict[str, str] = {}
+    guards: GuardRecord = GuardRecord()
+
+
+class Loaded(Struct, frozen=True):
+    """A model from the cache: Dynamo's callable, ours inside it, and the guards that were dropped."""
+
+    function: Any
+    model: CompiledModel
+    guards: GuardRecord
+    key: str
+
+
+class ModelCache:
+    """The entries of one method of one class."""
+
+    def __init__(self, graph: str, config: CompilationConfig, function: Callable[..., Any]) -> None:
+        self.config = config
+        self.function = function
+        self.cache = Cache(config, "models", "aot")
+        self.place = Place(graph, None, function.__qualname__)
+
+    def factors(self, instance: Any, arguments: Mapping[str, Any]) -> dict[str, str]:
+        """All that is known before tracing."""
+        passes = PostGradPassManager()
+        passes.configure(self.config)
+        return {
+            **factors_of.machine_factors(),
+            **factors_of.environment_factors(),
+            **factors_of.state_factors(),
+            **factors_of.config_factors(self.config),
+            **factors_of.torch_config_factors(),
+            **passes.identity(),
+            **factors_of.parameter_factors(instance),
+            "model": f"{type(instance).__module__}.{type(instance).__qualname__}",
+            "call": call_signature(arguments),
+            "what": self.function.__qualname__,
+        }
+
+    def load(self, factors: dict[str, str], arguments: Mapping[str, Any]) -> Loaded | None:
+        """The model for these factors whose conditions hold; what was found instead is an event."""
+        key = key_of(factors)
+        if self.cache.disabled:
+            self.cache.say(key, self.place, "disabled", reason=self.cache.disabled)
+            return None
+        folder = self.cache.folder(key)
+        candidates = sorted(folder.glob(f"{ENTRY}-*"), key=_time_of, reverse=True)
+        if not candidates:
+            self.cache.say_miss(key, factors, self.place)
+            return None
+        refused: list[tuple[str, str, Any]] = []
+        for path in candidates:
+            found = self._try(path, key, arguments, refused)
+            if found is not None:
+                return found
+        result, reason, changed = refused[0]
+        self.cache.say(key, self.place, result, reason=reason, nearest_key=key, changed_factors=changed)
+        return None
+
+    def store(self, result: Any, model: CompiledModel, guards: GuardRecord, factors: dict[str, str]) -> None:
+        """Keep a model that was compiled just now, with readable copies beside it."""
+        if self.cache.disabled:
+            return
+        try:
+            data = type(result).serialize(result).serialized_data
+        except Exception as error:
+            self.cache.problem(f"{self.place.graph} can't be kept: {type(error).__name__}: {error}")
+            return
+        conditions = Conditions(
+            sources=factors_of.source_factors(_sources(result)),
+            operators=model.operators,
+            guards=guards,
+        )
+        about = msgspec.to_builtins(conditions)
+        key = key_of(factors)
+        name = f"{ENTRY}-{digest(json.dumps(about, sort_keys=True).encode())[:16]}"
+        entry = Entry(
+            key=key,
+            factors=factors,
+            about={"conditions": about, "pieces": model.report()},
+            sections={"model": data},
+        )
+        self.cache.store(entry, model.readable(result), name)
+        self._prune(self.cache.folder(key))
+
+    def _try(
+        self, path: Path, key: str, arguments: Mapping[str, Any], refused: list[tuple[str, str, Any]]
+    ) -> Loaded | None:
+        started = time.perf_counter()
+        try:
+            header = read_header(path)
+            conditions = msgspec.convert(header["about"]["conditions"], Conditions)
+            self._check(conditions, arguments)
+            entry = from_bytes(path.read_bytes(), key)
+            with loading(self.place.graph, self.config):
+                function = torch._dynamo.aot_compile.AOTCompiledFunction.deserialize(
+                    entry.sections["model"], self.function.__globals__
+                )
+        except Refused as reason:
+            refused.append(("miss", str(reason), reason.changed))
+            return None
+        except Unusable as unusable:
+            self.cache.warn(self.place, unusable.result, str(unusable), path)
+            refused.append((unusable.result, str(unusable), None))
+            return None
+        except Exception as error:
+            reason_text = f"loading failed: {type(error).__name__}: {error}"
+            self.cache.warn(self.place, "stale", reason_text, path)
+            refused.append(("stale", reason_text, None))
+            return None
+        model: CompiledModel = function._artifacts.compiled_fn
+        elapsed = (time.perf_counter() - started) * 1e3
+        size = sum(map(len, entry.sections.values()))
+        self.cache.say(key, self.place, "hit", bytes=size, duration_ms=elapsed)
+        model.emit_report(entry.about["pieces"], key, entry.made)
+        return Loaded(function, model, conditions.guards, key)
+
+    def _check(self, conditions: Conditions, arguments: Mapping[str, Any]) -> None:
+        """Raises Refused, with what has changed, unless all conditions hold."""
+        now = {name: factors_of.file_hash(_file_of(name)) for name in conditions.sources}
+        changed = differences(conditions.sources, now)
+        operators = {name.split()[1].partition(".")[0] for name in conditions.operators}
+        changed += differences(conditions.operators, factors_of.operators_by_name(operators))
+        checker = Checker(conditions.guards.conditions, self.function.__globals__)
+        changed += [
+            differences({v.condition.source: f"{v.condition.value}"}, {v.condition.source: v.seen})[0]
+            for v in checker.violations(arguments)
+        ]
+        if changed:
+            raise Refused(changed)
+
+    def _prune(self, folder: Path) -> None:
+        for path in sorted(folder.glob(f"{ENTRY}-*"), key=_time_of, reverse=True)[MAX_VARIANTS:]:
+            path.unlink(missing_ok=True)
+
+
+class Refused(Exception):
+    """An entry for a model that is not as this one."""
+
+    def __init__(self, changed: list[Any]) -> None:
+        super().__init__("changed: " + ", ".join(change.name for change in changed))
+        self.changed = changed
+
+
+def call_signature(arguments: Mapping[str, Any]) -> str:
+    """How a call looks, without sizes: kinds of arguments, values of plain ones, which are one tensor."""
+    seen: dict[int, int] = {}
+    return ", ".join(f"{name}: {_described(value, seen)}" for name, value in list(arguments.items())[1:])
+
+
+def _described(value: Any, seen: dict[int, int]) -> str:
+    if isinstance(value, torch.Tensor):
+        number = seen.setdefault(id(value), len(seen))
+        return f"{value.dtype} {value.ndim}d {value.device.type} #{number}"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {_described(item, seen)}" for key, item in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return f"{type(value).__name__}({', '.join(_described(item, seen) for item in value)})"
+    plain = isinstance(value, (int, float, str, bool, type(None), torch.dtype, torch.device))
+    return repr(value) if plain else f"{type(value).__module__}.{type(value).__qualname__}"
+
+
+def _sources(result: Any) -> Iterable[str]:
+    """The modules whose code was traced, as `module file`, less torch's own."""
+    home = str(Path(torch.__file__).parent)
+    for source in result.source_info().inlined_sources:
+        file = _file_of_module(source.module)
+        if file is not None and not file.startswith(home):
+            yield f"{source.module} {file}"
+
+
+def _file_of(name: str) -> str:
+    """The file behind a source factor, where its module stands now."""
+    _, module, file = name.split(" ", 2)
+    return _file_of_module(module) or file
+
+
+def _file_of_module(module: str) -> str | None:
+    loaded = sys.modules.get(module)
+    try:
+        return None if loaded is None else inspect.getsourcefile(loaded)
+    except TypeError:
+        return None
+
+
+def _time_of(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
