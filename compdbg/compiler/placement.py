@@ -59,7 +59,7 @@ class Route:
             given = inputs[at]
             if not isinstance(given, torch.Tensor):
                 return None
-            if given.shape != rows.shape or given.dtype is not buffer.dtype:
+            if given.shape != rows.shape or given.dtype is not buffer.dtype or given.device != buffer.device:
                 return None
             flat[at] = view
         self._copy_rows([inputs[placement.at] for placement in self.placements])

@@ -25,7 +25,7 @@ class StaticInput:
         self.index = index
         self.dims = dims
         self.dtype = sample.dtype
-        self._device = sample.device
+        self.device = sample.device
         self._shape = tuple(sample.shape)
         self._strides = tuple(sample.stride())
         self._order = _stride_order(sample)
@@ -41,7 +41,7 @@ class StaticInput:
         for batch in self.dims:
             shape[batch.dim] = batch.multiple * n
         strides = self._strides if self._order is None else _dense(shape, self._order)
-        return self._arena.shaped(self.index, tuple(shape), strides, self.dtype, self._device)
+        return self._arena.shaped(self.index, tuple(shape), strides, self.dtype, self.device)
 
     def rows(self, view: torch.Tensor, n: int) -> torch.Tensor:
         """The part of `view` that holds the caller's rows."""

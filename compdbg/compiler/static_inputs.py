@@ -99,7 +99,7 @@ class SizedCall:
         """The capture of the smallest size that holds `n` rows; None where there can't be one."""
         mode = self.modes[uniform]
         at = bisect.bisect_left(self.sizes, n)
-        if mode is CUDAGraphMode.NONE or at == len(self.sizes):
+        if mode is CUDAGraphMode.NONE or at == len(self.sizes) or n == 0:
             return None
         size = self.sizes[at]
         if size != n and not self.spec.paddable:

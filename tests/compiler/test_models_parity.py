@@ -33,8 +33,14 @@ def settings(mode="PIECEWISE", backend="eager", shapes="backed", **more):
     )
 
 
-def tolerance(target):
-    return {"atol": 3e-2, "rtol": 3e-2} if target == "cuda" else {"atol": 2e-5, "rtol": 1e-4}
+def close(found, wanted, target):
+    """Equal but for rounding; in bf16 as a whole, since single elements may round apart."""
+    if target == "cpu":
+        torch.testing.assert_close(found, wanted, atol=2e-5, rtol=1e-4)
+        return
+    assert found.shape == wanted.shape
+    distance = (found.double() - wanted.double()).norm() / wanted.double().norm().clamp(min=1e-9)
+    assert distance < 2e-2
 
 
 def decoder(kind, config, target):
@@ -70,9 +76,10 @@ def agree(model, sizes, target, caches=True):
                     hidden = forward(ids, positions)
                 assert hidden.shape[0] == n
                 results.append((hidden, [layer.kv_cache[:, 1:].clone() for layer in layers]))
-            torch.testing.assert_close(results[0][0], results[1][0], **tolerance(target))
+            close(results[0][0], results[1][0], target)
             if caches:
-                torch.testing.assert_close(results[0][1], results[1][1], **tolerance(target))
+                for found, wanted in zip(results[0][1], results[1][1], strict=True):
+                    close(found, wanted, target)
 
 
 @pytest.mark.parametrize(
@@ -162,4 +169,4 @@ def test_the_encoder_over_batch_sizes(mode, backend, target):
             given = inputs(n)
             found, wanted = model(*given), model.forward_eager(*given)
             assert found["pooled"].shape == (n, 64)
-            torch.testing.assert_close(found, wanted, atol=2e-5, rtol=1e-4)
+            torch.testing.assert_close(found, wanted, atol=2e-5 if target == "cpu" else 1e-4, rtol=1e-4)
