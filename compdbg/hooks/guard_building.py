@@ -57,7 +57,8 @@ class Building:
             builder, manager = make(guards, *args, **kwargs)
         with contained("guards"):
             self._names = list(builder.no_tensor_aliasing_names)
-            self._drafts = draft(guards, builder, self.facts, self._texts, said[before:])
+            shapes = said[before:] or _texts_in(manager if self.state is None else self.state)
+            self._drafts = draft(guards, builder, self.facts, self._texts, shapes)
         return builder, manager
 
     def _build_apart(
@@ -116,6 +117,12 @@ def _shape_texts() -> list[str]:
     context = sys.modules["torch._guards"].CompileContext.try_get()
     texts: list[str] = getattr(context, "shape_env_guards", [])
     return texts
+
+
+def _texts_in(manager: Any) -> list[str]:
+    """The same from the tree: a frame compiled ahead of time gets its guards outside any compile."""
+    lambdas = manager.root.get_epilogue_lambda_guards()
+    return [text for guard in lambdas for text in guard.verbose_code_parts()]
 
 
 _here = threading.local()

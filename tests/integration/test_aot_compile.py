@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from compdbg.events import FrameCalls, FrameEnd, FrameStart, GraphBreak  # noqa: E402
+from compdbg.events import FrameCalls, FrameEnd, FrameStart, GraphBreak, GuardAudit, GuardViolation  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")]
 
@@ -17,6 +17,12 @@ def scaled(x):
 
 def breaking(x):
     torch._dynamo.graph_break()
+    return x + 1
+
+
+def branching(x):
+    if x.shape[0] > 10:
+        return x * 2
     return x + 1
 
 
@@ -39,6 +45,22 @@ def test_a_compile_has_a_start_and_an_end(record_here):
     assert start.request
     assert [event.calls for _, event in log.of(FrameCalls)] == [1]
     assert end.duration_ms > 0
+
+
+def test_a_branch_on_a_size_is_a_difference_with_its_line(record_here):
+    """Its guards are built outside any compile of torch's; the audit knows their lines all the same."""
+    x = torch.randn(16, 4)
+    torch._dynamo.mark_dynamic(x, 0)
+    with record_here() as recording:
+        compiled = aot_compiled(branching, x)
+        for rows in (16, 12, 4, 4):
+            compiled(torch.randn(rows, 4))
+    log = recording.load().log
+    (violation,) = [event for _, event in log.of(GuardViolation)]
+    assert (violation.call, violation.effect, violation.guard_kind) == (3, "differs", "shape")
+    assert violation.where.line == branching.__code__.co_firstlineno + 1
+    (audit,) = [event for _, event in log.of(GuardAudit)][-1:]
+    assert (audit.calls, sum(audit.causes.values())) == (4, 2)
 
 
 def test_a_graph_break_is_fatal_and_named(record_here):
