@@ -23,7 +23,7 @@ CONVERT = "torch._dynamo.convert_frame"
 START = Target(f"{CONVERT}:log_dynamo_start", ("code", "skip"))
 DONE = Target(f"{CONVERT}:put_code_state")
 FAILED = Target(f"{CONVERT}:exception_handler", ("e", "code"))
-REASONS = Target(f"{CONVERT}:get_and_maybe_log_recompilation_reasons", ("cache_entries", "frame"))
+REASONS = Target(f"{CONVERT}:get_and_maybe_log_recompilation_reasons", ("frame",))
 LIMIT = Target(f"{CONVERT}:exceeds_recompile_limit", ("cache_size", "compile_id"))
 SKIPPED = Target(f"{CONVERT}:CatchErrorsWrapper._handle_skip", ("result", "frame"), "2.13-2.14.1", True)
 GENERATOR = Target(f"{CONVERT}:is_generator", ("code",))
@@ -187,7 +187,7 @@ def _on_reasons(original: Callable[..., Any]) -> Callable[..., Any]:
         cache_entries: Any, frame: Any, *args: Any, **kwargs: Any
     ) -> Any:
         reasons = original(cache_entries, frame, *args, **kwargs)
-        if probe.active():
+        if probe.active() and not kwargs.get("skip_logging"):
             with contained("dynamo"):
                 recompiling.record_reasons(frame_key(frame.f_code), compile_id() or "", reasons)
         return reasons

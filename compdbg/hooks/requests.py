@@ -51,6 +51,8 @@ def is_target(request: str, frame: str) -> bool:
 
 def _install_eval_frame(patches: Patches) -> None:
     patches.wrap(CHECK, _observe_request)
+    patches.on_undo(_filtered.clear)
+    patches.on_undo(_targets.clear)
     _watch_stance_now(patches)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from compdbg.views.base import Source
+from compdbg.views.frames import frames
 from tests.integration.frames_here import Record, alarms, compiled, findings, ones, only, tried
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
@@ -242,3 +244,22 @@ class TestLimit:
             for n in range(2, 14):
                 function(ones(n))
         assert alarms(run) == []
+
+
+KEYS = {"frame", "compile_id", "where", "result", "reason", "calls", "duration_ms"}
+
+
+def test_the_view_has_the_keys_of_the_contract(record_here: Record) -> None:
+    with record_here() as run:
+        function = compiled(double)
+        for n in (3, 4, 5):
+            function(ones(n))
+        compiled(lambda x: x)(ones(3))
+    loaded = run.load()
+    first, second, left_alone = frames(Source(loaded, findings(run))).items
+    assert set(first.__struct_fields__) >= KEYS
+    assert (first.result, first.compile_id, first.calls) == ("compiled", "0/0", 1)
+    assert (second.compile_id, second.calls) == ("0/1", 2)
+    assert second.recompiled_for == ["tensor 'x' size mismatch at index 0. expected 3, actual 4"]
+    assert (left_alone.result, left_alone.calls) == ("skipped", None)
+    assert "No ops traced" in left_alone.reason
