@@ -44,6 +44,25 @@ class PatternPassMade(Event, frozen=True):
     where: Where | None = None
 
 
+class NearMiss(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where matching stopped: at `node`, `wanted` in the pattern against `found` in the graph."""
+
+    reason: Reason
+    stage: str
+    """`first` (loose), `second` (retraced at the real shapes), `check` or `discard`."""
+    node: str = ""
+    wanted: str = ""
+    found: str = ""
+    matched_nodes: int = 0
+    pattern_nodes: int = 0
+    where: Where | None = None
+    detail: str = ""
+    boundary: str = ""
+    """`input` or `output`: the graph's edge stands where the pattern wants an op."""
+    edge_index: int | None = None
+    """Which of the graph's inputs it is."""
+
+
 class PatternPass(Event, frozen=True):
     """One `apply` of a pattern-matcher pass to one graph, with all its patterns.
 
@@ -68,24 +87,11 @@ class PatternPass(Event, frozen=True):
     attempted_by: dict[str, int] = {}
     us_by: dict[str, float] = {}
     duration_us: float = 0.0
+    left_by: dict[str, int] = {}
+    """Only in what is kept with a cached artifact, where attempts are not: sites that each pattern
+    nearly took and no pattern did; `miss_by` has the nearest miss of each."""
+    miss_by: dict[str, NearMiss] = {}
     compile_id: str | None = None
-
-
-class NearMiss(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where matching stopped: at `node`, `wanted` in the pattern against `found` in the graph."""
-
-    reason: Reason
-    stage: str
-    """`first` (loose), `second` (retraced at the real shapes), `check` or `discard`."""
-    node: str = ""
-    wanted: str = ""
-    found: str = ""
-    matched_nodes: int = 0
-    pattern_nodes: int = 0
-    where: Where | None = None
-    detail: str = ""
-    boundary: str = ""
-    """`input` or `output`: the graph's edge stands where the pattern wants an op."""
 
 
 class MatchAttempt(Event, frozen=True):

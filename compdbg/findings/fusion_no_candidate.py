@@ -35,7 +35,7 @@ def _finding(fusion: Fusion, whole: PassFusion) -> Finding:
     if forms:
         return _in_another_form(whole, forms[0][1], [*(id for id, _ in forms), *evidence])
     graphs = list(dict.fromkeys(row.graph for row in whole.rows))
-    rows = sorted(whole.rows, key=lambda r: -r.candidates)
+    rows = sorted(whole.rows, key=lambda r: -(r.candidates or 0))
     return Finding(
         code="fusion-no-candidate",
         severity="info",

@@ -22,6 +22,7 @@ from compdbg.events import (
     PatternProblem,
     PatternRegistered,
 )
+from compdbg.hooks import artifacts
 from compdbg.hooks.base import Hook, Part, Patches, Target, contained, report_error
 from compdbg.hooks.pattern_matcher_apply import Applying
 from compdbg.hooks.pattern_matcher_entries import made_in_torch
@@ -165,6 +166,8 @@ def _end(applying: Applying, count: Any) -> None:
 
 
 def _report(applying: Applying, event: PatternPass) -> None:
+    if event.custom:
+        artifacts.note(applying.as_record(event))
     parent = probe.emit(event)
     with probe.under(parent):
         for attempt in applying.attempts:
@@ -226,6 +229,9 @@ def _matching(original: Any) -> Any:
         if not stack:
             return original(self, node)
         applying: Applying = stack[-1]
+        if not applying.info.traced:
+            applying.attempted += id(self) in applying.info.by_pattern
+            return original(self, node)
         entry = None
         try:
             entry = applying.trying(self, node)

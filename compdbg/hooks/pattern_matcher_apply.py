@@ -6,6 +6,7 @@ import time
 from collections import Counter, defaultdict
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from compdbg.events import MatchAttempt, NearMiss, PatternPass, Where
@@ -149,6 +150,17 @@ class Applying:
             us_by={name: round(us, 1) for name, us in self.us_by.items()},
             duration_us=round((time.perf_counter() - self._started) * 1e6, 1),
             compile_id=current.compile_id(),
+        )
+
+    def as_record(self, event: PatternPass) -> PatternPass:
+        """The same with all patterns and what each left, to be kept with the artifact in a cache."""
+        taken = {name for a in self.attempts if a.outcome == "matched" for name in (*a.consumed, a.anchor)}
+        left = [a for a in self.attempts if a.near and a.miss is not None and a.anchor not in taken]
+        return msgspec.structs.replace(
+            event,
+            patterns=[entry.as_event() for entry, _ in self.info.noted_patterns()],
+            left_by=dict(Counter(a.pattern for a in left)),
+            miss_by={a.pattern: a.miss for a in left if a.miss is not None},
         )
 
     def _turn_of(self, pattern: Any, node: Any) -> int:

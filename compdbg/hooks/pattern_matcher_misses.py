@@ -151,7 +151,13 @@ def _miss(tried: Tried, stop: Stop, reason: Reason, stage: str) -> NearMiss:
         where=of_node(node) or of_node(tried.node),
         detail=stop.detail[:_MAX_DETAIL],
         boundary=stop.boundary,
+        edge_index=_input_index(node) if stop.boundary == "input" else None,
     )
+
+
+def _input_index(placeholder: Any) -> int:
+    inputs = placeholder.graph.find_nodes(op="placeholder")
+    return next(i for i, node in enumerate(inputs) if node is placeholder)
 
 
 def _near(tried: Tried, stop: Stop) -> bool:

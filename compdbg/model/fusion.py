@@ -9,6 +9,7 @@ from functools import cached_property
 from msgspec import Struct
 
 from compdbg.events import PatternForm, PatternPass, PatternProblem, Piece
+from compdbg.model.fusion_cached import cached_rows
 from compdbg.model.fusion_idle import Idle, build_idle
 from compdbg.model.fusion_rows import ORDER, Applied, FusionRow, idle_row, rows_of
 from compdbg.model.fusion_sites import Site, build_sites
@@ -16,13 +17,17 @@ from compdbg.store.reader import Log
 
 
 class PassFusion(Struct, frozen=True, kw_only=True):
-    """One pass over all its graphs. `matched` counts one rank, shared twins of a piece each once more."""
+    """One pass over all its graphs.
+
+    `matched` counts one rank, shared twins of a piece each once more; None where it is not known,
+    because a cache served the compile and no record says how the cache was filled.
+    """
 
     name: str
     aliases: list[str]
     outcome: str
-    matched: int
-    matched_by_rank: dict[str, int]
+    matched: int | None
+    matched_by_rank: dict[str, int | None]
     rows: list[FusionRow]
     custom: bool
 
@@ -44,7 +49,10 @@ class Fusion:
         for key, applied in self.applied.items():
             mine = [s for s in self.sites if (s.process, s.pass_id) == key]
             found += rows_of(applied, mine)
-        found += [idle_row(idle) for idle in self.idle]
+        known = cached_rows(self._log)
+        told = {(row.process, row.pass_) for row in known}
+        found += known
+        found += [idle_row(i) for i in self.idle if i.outcome != "cached" or (i.process, i.name) not in told]
         return sorted(found, key=lambda r: (not r.custom, r.pass_))
 
     def __iter__(self) -> Iterator[FusionRow]:
@@ -106,19 +114,30 @@ def _applied(log: Log) -> dict[tuple[str, str], Applied]:
 
 
 def _pass(name: str, rows: list[FusionRow], twins: dict[str, int]) -> PassFusion:
-    by_rank: dict[str, int] = defaultdict(int)
+    by_rank: dict[str, list[FusionRow]] = defaultdict(list)
     for row in rows:
-        times = next((1 + n for piece, n in twins.items() if f"{row.graph} ".startswith(f"{piece} ")), 1)
-        by_rank["" if row.rank is None else str(row.rank)] += row.matched * times
+        by_rank["" if row.rank is None else str(row.rank)].append(row)
+    matched = {rank: _matched(mine, twins) for rank, mine in by_rank.items()}
     return PassFusion(
         name=name,
         aliases=list(dict.fromkeys(alias for row in rows for alias in row.pass_aliases)),
         outcome=whole_outcome([row.outcome for row in rows]),
-        matched=by_rank[min(by_rank)],
-        matched_by_rank=dict(by_rank),
+        matched=matched[min(matched)],
+        matched_by_rank=matched,
         rows=rows,
         custom=rows[0].custom,
     )
+
+
+def _matched(rows: list[FusionRow], twins: dict[str, int]) -> int | None:
+    if any(row.matched is None for row in rows):
+        return None
+    return sum((row.matched or 0) * _times(row.graph, twins) for row in rows)
+
+
+def _times(graph: str | None, twins: dict[str, int]) -> int:
+    """How often what was compiled for a graph is run: once for it, and once for each twin."""
+    return next((1 + n for piece, n in twins.items() if f"{graph} ".startswith(f"{piece} ")), 1)
 
 
 def whole_outcome(outcomes: list[str]) -> str:

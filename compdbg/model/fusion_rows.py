@@ -37,10 +37,11 @@ class FusionRow(Struct, frozen=True, kw_only=True, rename={"pass_": "pass"}):
     graph: str | None
     enabled: bool
     outcome: str
-    matched: int
-    attempted: int
-    candidates: int
-    sites_left: int
+    matched: int | None
+    """Null where a cache served the compile, and nothing was recorded of how it was filled."""
+    attempted: int | None
+    candidates: int | None
+    sites_left: int | None
     near_miss: Miss | None
     duration_us: float | None
     reason: str | None = None
@@ -210,6 +211,7 @@ def _counted_row(applied: Applied, graph: str, runs: list[PatternPass]) -> Fusio
 
 
 def idle_row(idle: Idle) -> FusionRow:
+    unknown = None if idle.outcome == "cached" else 0
     return FusionRow(
         pass_=idle.name,
         pass_aliases=idle.aliases,
@@ -217,10 +219,10 @@ def idle_row(idle: Idle) -> FusionRow:
         graph=idle.graph,
         enabled=True,
         outcome=idle.outcome,
-        matched=0,
-        attempted=0,
-        candidates=0,
-        sites_left=0,
+        matched=unknown,
+        attempted=unknown,
+        candidates=unknown,
+        sites_left=unknown,
         near_miss=None,
         duration_us=None,
         why=idle.why,

@@ -93,7 +93,11 @@ def _site(
 
 
 class _Edges:
-    """Tells an op that lies beyond a split from one that is nowhere: pieces know what the others hold."""
+    """Tells an op that lies beyond a split from one that is nowhere.
+
+    In a piece, a graph input stands for a value that another piece computes; if that is what the
+    pattern wants there, the split is what keeps the pattern from matching.
+    """
 
     def __init__(self, log: Log) -> None:
         self.pieces = [event for _, event in log.of(Piece)]
@@ -101,17 +105,17 @@ class _Edges:
 
     def read(self, event: MatchAttempt) -> NearMiss | None:
         miss = event.miss
-        if miss is None or not miss.boundary or miss.reason != "target-mismatch":
+        if miss is None or miss.edge_index is None or miss.reason != "target-mismatch":
             return miss
-        mine = self._piece_of(event.graph)
-        name = op_word(miss.wanted)
-        if mine is None or name is None:
+        mine, op = self._piece_of(event.graph), op_word(miss.wanted)
+        if mine is None or op is None or miss.edge_index >= len(mine.inputs):
             return miss
+        value = mine.inputs[miss.edge_index].name
         others = (p for p in self.pieces if p.graph == mine.graph and p.piece != mine.piece)
-        holder = next((p for p in others if self._holds(p, name)), None)
-        if holder is None:
+        producer = next((p for p in others if value in {out.name for out in p.outputs}), None)
+        if producer is None or not self._computes(producer, value, op):
             return miss
-        detail = f"{miss.wanted} is in piece {holder.piece}: the graph was split between the two"
+        detail = f"piece {producer.piece} computes it: the graph was split between the two"
         return msgspec.structs.replace(miss, reason="crosses-split", detail=detail)
 
     def _piece_of(self, graph: str) -> Piece | None:
@@ -121,9 +125,14 @@ class _Edges:
                 return piece
         return None
 
-    def _holds(self, piece: Piece, name: str) -> bool:
-        text = f"{piece.split_op or ''} {self.log.text(piece.text) or ''}"
-        return re.search(rf"\b{re.escape(name)}\b", text) is not None
+    def _computes(self, piece: Piece, value: str, op: str) -> bool:
+        """Whether the piece's code, or else its splitting op, says that `value` comes of `op`."""
+        word = rf"\b{re.escape(op)}\b"
+        text = self.log.text(piece.text)
+        if text is None:
+            return re.search(word, piece.split_op or "") is not None
+        line = re.search(rf"^\s*{re.escape(value)}\b.*? = (?P<call>.*)$", text, re.MULTILINE)
+        return line is not None and re.search(word, line["call"].partition("(")[0]) is not None
 
 
 def op_word(wanted: str) -> str | None:

@@ -19,8 +19,8 @@ def fusion(source: Source) -> View:
             Column("pattern", lambda r: r.pattern or ""),
             Column("graph", lambda r: r.graph or ""),
             Column("outcome", lambda r: r.outcome),
-            Column("matched", lambda r: str(r.matched), align="right"),
-            Column("sites left", lambda r: str(r.sites_left), align="right"),
+            Column("matched", lambda r: _number(r.matched), align="right"),
+            Column("sites left", lambda r: _number(r.sites_left), align="right"),
             Column("where", _where),
             Column("why", lambda r: r.why, wide=True),
         ),
@@ -29,31 +29,44 @@ def fusion(source: Source) -> View:
     )
 
 
+def _number(count: int | None) -> str:
+    return "?" if count is None else str(count)
+
+
 def _where(row: FusionRow) -> str:
     return place(row.near_miss.where) if row.near_miss else ""
 
 
 def _sentence(whole: PassFusion) -> str:
     also = f" ({', '.join(whole.aliases)})" if whole.aliases else ""
-    left = sum(row.sites_left for row in whole.rows)
-    words = {
-        "fired": f"fired at {counted(whole.matched, 'site')}",
-        "missed": f"fired at {counted(whole.matched, 'site')} and missed others",
+    return f"{whole.name}{also} {_words(whole)}."
+
+
+def _words(whole: PassFusion) -> str:
+    left = sum(row.sites_left or 0 for row in whole.rows)
+    fired = f"fired at {counted(whole.matched or 0, 'site')}"
+    recorded = (
+        "nothing is known of how it was filled"
+        if whole.matched is None
+        else f"when that was filled, it {fired}"
+    )
+    return {
+        "fired": fired,
+        "missed": f"{fired} and left {counted(left, 'site')}"
+        if whole.matched
+        else f"missed {counted(left, 'site')}",
         "no-candidate": "ran and found nothing to fuse",
         "superseded": "was tried only where another pattern fired",
-        "cached": "did not run, because its compiles were served from a cache",
+        "cached": f"did not run, because a cache served the compile; {recorded}",
         "not-run": "is configured and did not run",
         "unobservable": "could not be observed",
-    }
-    if whole.outcome == "missed" and not whole.matched:
-        words["missed"] = f"missed {counted(left, 'site')}" if left else "missed"
-    return f"{whole.name}{also} {words[whole.outcome]}."
+    }[whole.outcome]
 
 
 def _torchs_own(found: Fusion) -> list[str]:
     own = [row for row in found.rows if not row.custom and row.pattern is None]
     if not own:
         return []
-    tried, matched = sum(r.attempted for r in own), sum(r.matched for r in own)
+    tried, matched = sum(r.attempted or 0 for r in own), sum(r.matched or 0 for r in own)
     passes = len({r.pass_ for r in own})
     return [f"torch's own: {counted(passes, 'pass', 'passes')}, {tried} attempts, {matched} matches."]

@@ -30,6 +30,7 @@ SLOTS = (
 @pytest.fixture(autouse=True)
 def no_caches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     with inductor.patch(fx_graph_cache=False), torch._functorch.config.patch(enable_autograd_cache=False):
         yield
 
@@ -257,4 +258,30 @@ class TestCached:
                 torch.compile(step)(*inputs())
         assert not findings(run, "fusion-not-run")
         assert run.fusion["FusionPass"].outcome == "cached"
+        assert run.fusion["FusionPass"].matched is None, "unknown, and never 0"
         assert "not observed" in run.fusion["FusionPass"].rows[0].why
+
+    @pytest.mark.parametrize(
+        ("eps", "matched", "left"),
+        [(1e-5, 1, 0), pytest.param(1e-6, 0, 1, marks=pytest.mark.slow)],
+        ids=["fired", "missed"],
+    )
+    def test_the_run_that_filled_the_cache_is_shown(
+        self, record_here: Recorder, eps: float, matched: int, left: int
+    ) -> None:
+        def normalised(x: Tensor, w: Tensor) -> Tensor:
+            return ops.rms(ops.rms(x, w, eps).round(), w, 1e-3)
+
+        custom = FusionPass()
+        with inductor.patch(fx_graph_cache=True, post_grad_custom_post_pass=custom):
+            with record_here() as cold:
+                torch.compile(normalised)(*inputs())
+            torch._dynamo.reset()
+            with record_here() as warm:
+                torch.compile(normalised)(*inputs())
+        assert cold.fusion["FusionPass"].outcome == ("fired" if matched else "missed")
+        (row,) = warm.fusion["FusionPass"].rows
+        assert (row.outcome, row.matched, row.sites_left) == ("cached", matched, left)
+        assert f"run {cold.path.name}, which filled it" in row.why
+        assert row.reason == (None if matched else "arg-mismatch")
+        assert not alarms(warm)

@@ -286,3 +286,62 @@ class TestNoCandidate:
             a_pass(lambda x: x.sin().relu(), [X]).apply(graph)
         (finding,) = findings(run, "fusion-no-candidate")
         assert (finding.severity, finding.data["form"]) == ("warning", "torch-function")
+
+
+class TestSplitPieces:
+    """In a piece of a split graph, an input may stand for just the op that the pattern wants."""
+
+    def run_in_piece(self, record_here: Recorder, producer: str, inputs: list[str]) -> Any:
+        from compdbg import probe
+        from compdbg.events import Boundary, Piece
+        from compdbg.hooks import current
+
+        first = f"def forward(\n    x,\n    w,\n):\n    # model.py:3\n    {producer}\n    return norm\n"
+        with record_here() as run:
+            for name, text, ins, outs in (
+                ("submod_0", first, ["x", "w"], ["norm"]),
+                ("submod_2", "def forward(\n    norm,\n):\n    return norm.round()", inputs, ["out"]),
+            ):
+                probe.emit(
+                    Piece(
+                        graph="0/0",
+                        piece=name,
+                        piece_kind="compiled",
+                        ops=1,
+                        inputs=[Boundary(name=n) for n in ins],
+                        outputs=[Boundary(name=n) for n in outs],
+                        text=probe.payload(text),
+                    )
+                )
+            with current.compiling_graph("0/0 submod_2 (1, 8)"):
+                rms_pass().apply(graph_of(lambda x: x.round(), X))
+        return run
+
+    def test_the_producer_is_in_another_piece(self, record_here: Recorder) -> None:
+        made_by = 'norm: "f32[5, 4]" = torch.ops.fusion_tests.rms(x, w, 1e-05)'
+        run = self.run_in_piece(record_here, made_by, ["norm"])
+        row = only_row(run, "RMSRound")
+        assert (row.outcome, row.reason) == ("missed", "crosses-split")
+        (finding,) = findings(run, "fusion-missed")
+        assert finding.data["reason"] == "crosses-split"
+        assert "Piece submod_0 computes it" in finding.cause
+
+    @pytest.mark.parametrize(
+        ("made_by", "inputs"),
+        [
+            ("norm = torch.sin(x)", ["norm"]),
+            ("norm = torch.ops.fusion_tests.rms(x, w, 1e-05)", ["weight"]),
+            ("norm = torch.sin(rms)", ["norm"]),
+        ],
+        ids=["another-op", "a-weight", "an-argument-of-that-name"],
+    )
+    def test_the_input_is_something_else(
+        self, record_here: Recorder, made_by: str, inputs: list[str]
+    ) -> None:
+        run = self.run_in_piece(record_here, made_by, inputs)
+        assert only_row(run, "RMSRound").outcome == "no-candidate"
+
+    def test_a_whole_graph_has_no_split(self, record_here: Recorder) -> None:
+        with record_here() as run:
+            rms_pass().apply(graph_of(lambda x: x.round(), X))
+        assert only_row(run, "RMSRound").outcome == "no-candidate"
