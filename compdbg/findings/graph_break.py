@@ -12,7 +12,7 @@ from compdbg.events import GraphBreak
 from compdbg.findings.base import Cost, Finding
 from compdbg.findings.break_hints import hint_for
 from compdbg.findings.words import at, counted, listed, sentence
-from compdbg.model.frames import name_of
+from compdbg.model.frames import Compile, name_of
 from compdbg.model.run import Run
 
 _SENTENCE = re.compile(r"(?<!e\.g)(?<!i\.e)\. ")
@@ -33,13 +33,19 @@ def graph_break(run: Run) -> Iterator[Finding]:
         if id not in behind_disable:
             groups[_function(event), event.fatal].append((id, event))
     _join_on_purpose(groups)
-    skipped = {
-        (c.process, c.frame, c.compile_id): c.name for c in run.frames.compiles if c.result == "skipped"
-    }
-    full = {request for request, (_, asked) in run.frames.requests.items() if asked.fullgraph}
+    made = {(c.process, c.frame, c.compile_id): c for c in run.frames.compiles}
     for (_, fatal), found in groups.items():
-        by = "fullgraph=True" if found[0][1].request in full else "error_on_graph_break"
-        yield _finding(found, fatal_by=by if fatal else None, skipped=skipped)
+        compiles = [made.get((id.partition(":")[0], e.frame, e.compile_id)) for id, e in found]
+        fatal_by = _fatal_by(run, found[0][1]) if fatal else None
+        yield _finding(found, [c for c in compiles if c is not None], fatal_by=fatal_by)
+
+
+def _fatal_by(run: Run, event: GraphBreak) -> str:
+    """What forbids breaks: an option of the request, a context around the line, or an export."""
+    asked = run.frames.requests.get(event.request)
+    if asked is None:
+        return "the capture of one graph"
+    return "fullgraph=True" if asked[1].fullgraph else "error_on_graph_break"
 
 
 def _join_on_purpose(groups: dict[tuple[str, bool], list[tuple[str, GraphBreak]]]) -> None:
@@ -65,16 +71,12 @@ def _function(event: GraphBreak) -> str:
 
 
 def _finding(
-    found: list[tuple[str, GraphBreak]],
-    *,
-    fatal_by: str | None,
-    skipped: dict[tuple[str, str, str], str],
+    found: list[tuple[str, GraphBreak]], compiles: list[Compile], *, fatal_by: str | None
 ) -> Finding:
     lines = _lines([event for _, event in found])
     first = found[0][1]
-    name = first.function_name or name_of(first.frame)
-    broken = [(id.partition(":")[0], e.frame, e.compile_id) for id, e in found]
-    whole = sorted({skipped[key] for key in broken if key in skipped})
+    name = first.function_name or (compiles[0].name if compiles else name_of(first.frame))
+    whole = sorted({compiled.name for compiled in compiles if compiled.result == "skipped"})
     on_purpose = all(event.by_torch for _, event in found)
     numbers = [line.number for line in lines]
     count = sum(len(line.breaks) for line in lines)

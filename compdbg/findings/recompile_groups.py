@@ -75,7 +75,15 @@ def said(group: Group) -> str:
     return sentence(text[0].upper() + text[1:])
 
 
-def advice(group: Group) -> str:
+def advice(groups: Iterable[Group]) -> str:
+    """What to do, once for each cause: the first group of it is what the user passes."""
+    first: dict[str, Group] = {}
+    for group in groups:
+        first.setdefault(group.cause, group)
+    return " ".join(dict.fromkeys(_advice(group) for group in first.values()))
+
+
+def _advice(group: Group) -> str:
     pattern = _ADVICE.get(group.cause, _OTHERWISE)
     axis = 0 if group.axis is None else group.axis
     return pattern.format(subject=group.subject, axis=axis, what=axis_of(group))

@@ -38,7 +38,7 @@ def _finding(history: History, hit: Compile) -> Finding:
         severity="error",
         title=f"{hit.name} hit {limit.limit} ({limit.limit_value}) and {effect} from {which} on{because}",
         cause=f"{start}{effect}. " + " ".join(said(group) for group in groups),
-        suggestion=" ".join(dict.fromkeys(advice(group) for group in groups))
+        suggestion=advice(groups)
         or f"Find what varies with `compdbg show guards`; raising torch._dynamo.config.{limit.limit} only "
         "buys time.",
         where=hit.where,

@@ -24,13 +24,14 @@ def recompiles(run: Run) -> Iterator[Finding]:
 
 def _finding(history: History, excess: list[Group]) -> Finding:
     name = history.compiles[0].name
-    total = sum(group.recompiles for group in excess)
+    own = [group for group in excess if not group.resumed] or excess
+    total = sum(group.recompiles for group in own)
     return Finding(
         code="recompiles",
         severity="warning",
         title=f"{name} was recompiled {counted(total, 'time')} because {axis_of(excess[0])} varies",
         cause=" ".join(said(group) for group in excess),
-        suggestion=" ".join(dict.fromkeys(advice(group) for group in excess)),
+        suggestion=advice(excess),
         where=history.compiles[0].where,
         evidence=[event for group in excess for event in group.events],
         cost=Cost(results="same", seconds=round(history.seconds, 3)),

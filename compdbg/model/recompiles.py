@@ -45,6 +45,8 @@ class Group(Struct, frozen=True, kw_only=True):
     expected: int
     values: list[str]
     guard: str
+    resumed: bool
+    """Of a resume function after a graph break: what varies is a value on its way."""
     events: list[str]
 
     @property
@@ -58,7 +60,7 @@ class History(Struct, frozen=True, kw_only=True):
     function: str
     compiles: list[Compile]
     groups: list[Group]
-    """Most recompiles first."""
+    """Those of the function itself first, then those of its resume functions; most recompiles first."""
 
     @property
     def limit(self) -> Compile | None:
@@ -95,7 +97,7 @@ def _groups(compiles: list[Compile]) -> list[Group]:
             causes[compiled.frame, *cause.group].append((cause, compiled, reason))
             answered[compiled.frame][cause.group] = _number(compiled.compile_id)
     groups = [_group(found) for found in causes.values()]
-    return sorted(groups, key=lambda g: (-g.recompiles, g.cause, g.subject))
+    return sorted(groups, key=lambda g: (g.resumed, -g.recompiles, g.cause, g.subject))
 
 
 def _group(found: list[tuple[Cause, Compile, Reason]]) -> Group:
@@ -117,6 +119,7 @@ def _group(found: list[tuple[Cause, Compile, Reason]]) -> Group:
         expected=_ALLOWED.get(first.kind, _OTHERS_ALLOWED) + len(special),
         values=list(values),
         guard=guard_of(found[-1][2].text),
+        resumed=found[0][1].resume_of is not None,
         events=[event for _, compiled, reason in found for event in (reason.event, compiled.start)],
     )
 
