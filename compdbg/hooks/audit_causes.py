@@ -14,6 +14,7 @@ from compdbg.hooks.audit_objects import (
     judge_constant,
     judge_contained,
     judge_identity,
+    judge_keys,
     judge_lambda,
     judge_length,
     judge_type,
@@ -39,6 +40,7 @@ _JUDGES: dict[str, Judge] = {
     "FALSE_MATCH": judge_constant,
     "FLOAT_IS_NAN": judge_constant,
     "ID_MATCH": judge_identity,
+    "KEYS": judge_keys,
     "LAMBDA_GUARD": judge_lambda,
     "LENGTH_CHECK": judge_length,
     "MAPPING_KEYS_MATCH": judge_contained,
@@ -57,13 +59,13 @@ _JUDGES: dict[str, Judge] = {
 """By the class of torch's leaf guard; what is not here is state of the process."""
 
 _STRUCTURE = frozenset(
-    ("ACCESS", "DICT_LENGTH", "FAKE_SCRIPT_TYPE_MATCH", "ID_MATCH", "LENGTH_CHECK", "MAPPING_KEYS_MATCH",
-     "TENSOR_MATCH", "TYPE_MATCH")
+    ("ACCESS", "DICT_LENGTH", "FAKE_SCRIPT_TYPE_MATCH", "ID_MATCH", "KEYS", "LENGTH_CHECK",
+     "MAPPING_KEYS_MATCH", "TENSOR_MATCH", "TYPE_MATCH")
 )  # fmt: skip
 """Where such a guard is false, those on what is below its source follow from it."""
 
 _WORSE = {"same": 0, "unknown": 1, "differs": 2}
-_LASTING = frozenset(("duplicate", "keys", "marks", "owner", "sizes", "source", "state"))
+_LASTING = frozenset(("duplicate", "keys", "marks", "owner", "sizes", "source", "state", "strides"))
 """Groups that join guards also over several calls; the others tell what changed together."""
 _MOST_EVENTS = 12
 _MOST_NAMED = 20

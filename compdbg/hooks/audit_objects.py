@@ -32,8 +32,9 @@ class _Said(NamedTuple):
 
 def _judge(case: Case, said: _Said, wanted: str, seen: str, name: str = "") -> list[Judgement]:
     """A judgement with the groups that all guards on Python values have: the source, the attribute."""
-    source = case.watch.source
-    name = name or user_name(source)
+    source, record = case.watch.source, case.watch.record
+    named = record.constant if record is not None and record.source == source else ""
+    name = name or named or user_name(source)
     last = _LAST.search(name)
     tail = (last["attribute"] or last["key"]) if last else name
     by_index = tail.isdecimal()
@@ -65,7 +66,8 @@ def judge_constant(case: Case) -> list[Judgement]:
         return _judge(case, _Said("constant", "same", why), wanted, seen)
     if wanted == seen or _equal(case.wanted, value):
         why = f"the value is equal, but its type is {type(value).__name__} now"
-        return _judge(case, _Said("type", "unknown", why), wanted, seen)
+        decides = {type(case.wanted), type(value)} == {int, float}
+        return _judge(case, _Said("type", "differs" if decides else "unknown", why), wanted, seen)
     return _judge(case, _Said("constant", "differs", _BAKED), wanted, seen)
 
 
@@ -133,6 +135,14 @@ def judge_length(case: Case) -> list[Judgement]:
         return _judge(case, _Said("other", "unknown", why), wanted, seen)
     why = "the loop over its items was unrolled while tracing"
     return _judge(case, _Said("constant", "differs", why), wanted, seen)
+
+
+def judge_keys(case: Case) -> list[Judgement]:
+    value = value_at(case.watch.source, case.scope)
+    wanted = case.watch.expr.rpartition(" == ")[2]
+    seen = show(list(value)) if isinstance(value, dict) else show(value)
+    why = "the loop over its items was unrolled while tracing"
+    return _judge(case, _Said("constant", "differs", why), f"the keys {wanted}", seen)
 
 
 def judge_contained(case: Case) -> list[Judgement]:

@@ -19,6 +19,8 @@ _NO_EFFECT = {
     "deterministic_algorithms_warn_only": "it chooses whether torch warns",
     "autocast_cache_enabled": "the cache of casts changes no result",
 }
+_DTYPES = {5: "torch.float16", 6: "torch.float32", 7: "torch.float64", 15: "torch.bfloat16"}
+"""torch's numbers of dtypes."""
 _BY_OPS = "this backend calls torch's ops, which see the present state"
 
 
@@ -39,8 +41,8 @@ def _token(case: Case, token: str, wanted: dict[str, Any], now: dict[str, Any]) 
         effect=effect,
         why=why,
         name=token,
-        wanted=_text(wanted.get(key)),
-        seen=_text(now.get(key)),
+        wanted=_text(key, wanted.get(key)),
+        seen=_text(key, now.get(key)),
         where=None,
         facet="autocast" if token.startswith("autocast") else token,
         groups=(("state", key),),
@@ -94,9 +96,11 @@ def _parse(text: str) -> dict[str, Any]:
     return state if isinstance(state, dict) else {}
 
 
-def _text(value: Any) -> str:
+def _text(key: str, value: Any) -> str:
     if isinstance(value, dict):
         return "on" if any(value.get("enabled") or ()) else "off"
+    if key == "default_dtype":
+        return _DTYPES.get(value, str(value))
     return "" if value is None else str(value)
 
 

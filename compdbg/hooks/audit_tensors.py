@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from compdbg.events import Where
-from compdbg.hooks.audit_judgement import Case, Expected, Judgement
+from compdbg.hooks.audit_judgement import Case, Expected, Group, Judgement
 from compdbg.hooks.compile_facts import Facts
 from compdbg.hooks.guard_names import show, user_name
 
@@ -41,7 +41,7 @@ def judge_tensor(case: Case) -> list[Judgement]:
         why = "how the tensor differs could not be told"
         return [Judgement("other", "unknown", why, name, "", show(value), case.where)]
     found = list(_aspects(case, expected, value, name))
-    return found or [_keys(case, expected, value, name)]
+    return found or _keys(case, expected, value, name)
 
 
 def _aspects(case: Case, expected: Expected, value: Any, name: str) -> Iterator[Judgement]:
@@ -102,7 +102,8 @@ def _shape_judgement(
     case: Case, aspect: str, name: str, wanted: str, seen: str, group: tuple[Any, ...]
 ) -> Judgement:
     effect, why, where = _by_style(case, aspect, wanted)
-    return Judgement("shape", effect, why, name, wanted, seen, where, "shape", (group,))
+    groups: tuple[Group, ...] = (group, ("strides", case.watch.source)) if aspect == "stride" else (group,)
+    return Judgement("shape", effect, why, name, wanted, seen, where, "shape", groups)
 
 
 def _by_style(case: Case, aspect: str, wanted: str) -> tuple[str, str, Where | None]:
@@ -111,19 +112,17 @@ def _by_style(case: Case, aspect: str, wanted: str) -> tuple[str, str, Where | N
     properties = ("rank", "size") if aspect in ("rank", "size") else (aspect,)
     read, line = facts.read_at(case.watch.source, *properties)
     where = line or case.where
-    if read and line is not None:
+    if read:
         return "differs", _READ, where
     if facts.style == "generated":
         return "differs", _GENERATED.format(f"{aspect} {wanted}" if aspect != "rank" else wanted), where
-    if read:
-        return "unknown", "the program read it of a tensor that it computed while it was traced", where
     return ("same", _BY_OPS, where) if facts.style == "ops" else ("unknown", _MAY, where)
 
 
 def _gradient(case: Case, name: str, wanted: bool) -> Judgement:
     read, line = case.facts.read_at(case.watch.source, "requires_grad")
     grad_on = sys.modules["torch"].is_grad_enabled()
-    if read and line is not None:
+    if read:
         effect, why = "differs", _READ
     elif wanted or not grad_on:
         effect, why = "same", "no gradient is asked for that the compiled code does not give"
@@ -136,18 +135,22 @@ def _gradient(case: Case, name: str, wanted: bool) -> Judgement:
                      line or case.where, "requires_grad", groups)  # fmt: skip
 
 
-def _keys(case: Case, expected: Expected, value: Any, name: str) -> Judgement:
-    """Only the dispatch keys differ: inference tensors lack those of autograd."""
-    seen = str(sys.modules["torch"]._C._dispatch_keys(value))
-    changed = set(_KEY.findall(expected.keys)) ^ set(_KEY.findall(seen))
-    autograd = all(key.startswith("Autograd") or key == "ADInplaceOrView" for key in changed)
-    effect = "same" if autograd else "unknown"
-    why = (
-        "tensors of inference mode lack autograd's dispatch keys, which the compiled code does not use"
-        if autograd
-        else "the tensor is wrapped or dispatched in another way"
-    )
-    wanted = ", ".join(sorted(changed & set(_KEY.findall(expected.keys)))) or "none of the others"
-    got = ", ".join(sorted(changed & set(_KEY.findall(seen)))) or "none of these"
-    return Judgement("other", effect, why, f"dispatch keys of {name}", wanted, got, case.where, "keys",
-                     (("keys", frozenset(changed)),))  # fmt: skip
+def _keys(case: Case, expected: Expected, value: Any, name: str) -> list[Judgement]:
+    """Only the dispatch keys differ: inference tensors lack those of autograd.
+
+    Where not even those do, autocast or the like stands between, which is told for itself.
+    """
+    traced = set(_KEY.findall(expected.keys))
+    now = set(_KEY.findall(str(sys.modules["torch"]._C._dispatch_keys(value))))
+    changed = traced ^ now
+    if not changed:
+        return []
+    wanted, seen = (", ".join(sorted(keys & changed)) or "none of those" for keys in (traced, now))
+    name = f"dispatch keys of {name}"
+    if all(key.startswith("Autograd") or key == "ADInplaceOrView" for key in changed):
+        why = "tensors of inference mode lack autograd's dispatch keys, which the compiled code does not use"
+        groups: tuple[Group, ...] = (("state", "grad_mode"),)
+        return [Judgement("other", "same", why, name, wanted, seen, None, "keys", groups)]
+    why = "the tensor is wrapped, or dispatched in another way"
+    groups = (("keys", frozenset(changed)),)
+    return [Judgement("other", "unknown", why, name, wanted, seen, case.where, "keys", groups)]

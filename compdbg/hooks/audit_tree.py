@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from compdbg.events import Guard
-from compdbg.hooks.audit_watches import MISSING, AccessWatch, LeafWatch, Scope, Watch
+from compdbg.hooks.audit_watches import MISSING, AccessWatch, ExprWatch, LeafWatch, Scope, Watch
 
 _REMARK = re.compile(r"\s+# .*$", re.DOTALL)
 _HINT = re.compile(r" \(HINT: .*\)$", re.DOTALL)
-_OFTEN = ("EQUALS_MATCH", "CONSTANT_MATCH")
 
 
 class Tree:
@@ -36,7 +36,7 @@ class Tree:
         Such a manager leaves the tree; the rest of it is checked as before. Empty if none is false,
         which means that torch's tree and its sources disagree.
         """
-        false = {m.get_source() for m in self._managers() if not _holds(m, scope)}
+        false = {m.get_source() for m in self._managers() if not self._holds(m, scope)}
         if not false:
             return []
         watches = [w for top in self._tops(false) for w in self._watches(top, scope)]
@@ -66,12 +66,40 @@ class Tree:
             else:
                 waiting.extend(_children(manager))
 
+    def _holds(self, manager: Any, scope: Scope) -> bool:
+        source = manager.get_source()
+        try:
+            value = eval(source, scope)
+        except (NameError, SyntaxError):
+            return True
+        except Exception:
+            return False
+        try:
+            fine = all(guard(value) for guard in manager.get_leaf_guards() if callable(guard))
+        except Exception:
+            return False
+        keys = self._keys(manager, source)
+        return fine and (keys is None or keys.holds(scope))
+
+    def _keys(self, manager: Any, source: str) -> Watch | None:
+        """A manager of a dict's items checks the keys itself, without a leaf."""
+        if not _is_of_dict(manager):
+            return None
+        for record in self._records.get(source, ()):
+            if record.type == "DICT_KEYS_MATCH" and not record.kept:
+                with contextlib.suppress(SyntaxError):
+                    return ExprWatch("KEYS", source, record.expr, record)
+        return None
+
     def _watches(self, top: Any, scope: Scope) -> Iterator[Watch]:
         waiting = [top]
         while waiting:
             manager = waiting.pop()
             source = manager.get_source()
-            found = False
+            keys = self._keys(manager, source)
+            found = keys is not None
+            if keys is not None:
+                yield keys
             for guard in manager.get_leaf_guards():
                 expr = text_of(guard)
                 record = self.record(source, type(guard).__name__, expr)
@@ -115,26 +143,12 @@ def value_at(source: str, scope: Scope) -> Any:
         return MISSING
 
 
-def _holds(manager: Any, scope: Scope) -> bool:
-    leaves = [guard for guard in manager.get_leaf_guards() if callable(guard)]
-    try:
-        value = eval(manager.get_source(), scope)
-    except (NameError, SyntaxError):
-        return True
-    except Exception:
-        return False
-    for guard in leaves:
-        try:
-            if not guard(value):
-                return False
-        except Exception:
-            return False
-    return True
+def _is_of_dict(manager: Any) -> bool:
+    return isinstance(manager, sys.modules["torch"]._C._dynamo.guards.DictGuardManager)
 
 
 def _children(manager: Any) -> list[Any]:
-    dict_manager = sys.modules["torch"]._C._dynamo.guards.DictGuardManager
-    if isinstance(manager, dict_manager):
+    if _is_of_dict(manager):
         pairs = manager.get_key_value_managers().values()
         return [m for pair in pairs for m in pair if m is not None]
     return list(manager.get_child_managers())

@@ -8,25 +8,28 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 from compdbg.events import Where
 from compdbg.hooks import current, userline
+from compdbg.hooks.op_shapes import Op, OpShapes
+
+_MOST_TRIED = 64
+"""Sizes at which a graph's ops are tried again; each takes some milliseconds in a large graph."""
 
 Style = Literal["ops", "generated", "unknown"]
 """`ops`: the backend calls torch's ops one by one, as eager does; `generated`: it compiled them away."""
 
 
 class Branch(NamedTuple):
-    """A decision over sizes that came out otherwise for the sizes `flips_at`."""
+    """A decision over sizes that comes out otherwise for the sizes `flips_at`."""
 
     sources: tuple[str, ...]
     expr: str
+    result: bool
     flips_at: tuple[int, ...]
     where: Where | None
-    by_op: bool
-    """Not an `if` of the user's, but an op whose result has another shape at those sizes."""
-    result: bool = False
 
     def is_like(self, other: Branch) -> bool:
         """The same decision, seen on another way."""
@@ -40,6 +43,8 @@ class Place(NamedTuple):
     layer: str
     by_user: bool
     """Decided by an `if` in the traced code, not inside an op."""
+    asked_by: str = ""
+    """For Inductor: its function that wanted to know."""
 
 
 class Facts:
@@ -60,6 +65,8 @@ class Facts:
         self.reads: dict[tuple[str, str], Where | None] = {}
         """(source of a tensor or "", property) -> the first line that read it into a Python value."""
         self.branches: list[Branch] = []
+        self.shapes: OpShapes | None = None
+        self._tried: dict[tuple[int, ...], Op | None] = {}
         self.places: dict[str, Place] = {}
         """By torch's short text of where a guard over sizes came from."""
         self.shape_guards: dict[str, Place] = {}
@@ -68,21 +75,30 @@ class Facts:
         self.said: set[Any] = set()
 
     def read_at(self, source: str, *properties: str) -> tuple[bool, Where | None]:
-        """Whether Python read one of these properties of a tensor (or of one computed), and where."""
-        for prop in properties:
-            if (source, prop) in self.reads:
-                return True, self.reads[source, prop]
-        for prop in properties:
-            if ("", prop) in self.reads:
-                return True, None
+        """Whether Python read one of these properties of a tensor, or else of one computed, and where."""
+        for name in (source, ""):
+            for prop in properties:
+                if (name, prop) in self.reads:
+                    return True, self.reads[name, prop]
         return False, None
 
     def flipped(self, source: str, value: int) -> Branch | None:
-        """The decision that is wrong for a size: the user's own first."""
-        found = [b for b in self.branches if source in b.sources and value in b.flips_at]
-        if self.style == "ops":
-            found = [b for b in found if not b.by_op]
-        return min(found, key=lambda b: b.by_op, default=None)
+        """The decision in the traced code that is wrong for a size."""
+        return next((b for b in self.branches if source in b.sources and value in b.flips_at), None)
+
+    def wrong_op(self, value_of: Callable[[str], Any]) -> Op | None:
+        """The op whose result has another shape at the sizes of a call; `value_of` reads a source."""
+        if self.shapes is None:
+            return None
+        sizes = {symbol: value_of(source) for symbol, source in self.shapes.sources.items()}
+        if not all(type(size) is int for size in sizes.values()):
+            return None
+        key = tuple(sizes.values())
+        if key not in self._tried:
+            if len(self._tried) >= _MOST_TRIED:
+                return next((op for op in self._tried.values() if op is not None), None)
+            self._tried[key] = self.shapes.wrong_at(sizes)
+        return self._tried[key]
 
 
 _here = threading.local()
@@ -111,9 +127,3 @@ def take(compile_id: str | None) -> Facts:
 def traced_line() -> Where | None:
     """The user's line that Dynamo is tracing."""
     return userline.of_frames(sys.modules["torch._guards"].TracingContext.extract_stack())
-
-
-def source_name(source: Any) -> str:
-    """`L['x'].size()[0]`: a property since 2.10, a method before."""
-    name = getattr(source, "name", "")
-    return str(name() if callable(name) else name)

@@ -9,8 +9,9 @@ from typing import Any
 from compdbg import probe
 from compdbg.hooks import compile_facts
 from compdbg.hooks.base import Patches, Target, contained
-from compdbg.hooks.compile_facts import Facts, Style, source_name
-from compdbg.hooks.op_shapes import find_shape_flips
+from compdbg.hooks.compile_facts import Facts, Style
+from compdbg.hooks.guard_names import source_name
+from compdbg.hooks.op_shapes import OpShapes
 
 BACKEND = Target(
     "torch._dynamo.output_graph:OutputGraph.call_user_compiler", ("self", "gm", "example_inputs")
@@ -60,7 +61,7 @@ def look_at(gm: Any, facts: Facts) -> None:
             _look_at_input(node, example, facts, torch.is_grad_enabled())
         elif node.op.startswith("call_") and is_tensor:
             _look_at_op(torch, node, example, facts)
-    find_shape_flips(gm, facts)
+    facts.shapes = OpShapes(gm)
 
 
 def _look_at_input(node: Any, example: Any, facts: Facts, grad: bool) -> None:

@@ -29,6 +29,12 @@ _SIZE = re.compile(r"\.size\(\)\[(?P<dim>\d+)\]")
 _CELL = re.compile(r"(?P<of>[\w.\[\]']+?)\.__closure__\[(?P<cell>\d+)\]\.cell_contents")
 
 
+def source_name(source: Any) -> str:
+    """`L['x'].size()[0]`: torch's name of a source, a property since 2.10, a method before."""
+    name = getattr(source, "name", "")
+    return str(name() if callable(name) else name)
+
+
 def user_name(source: str) -> str:
     """`self.norm.scale` for `L['self']._modules['norm'].__dict__['scale']`."""
     name = _CLASS_ATTRIBUTE.sub(lambda m: f"{m['of']}.{m['name']}", source)

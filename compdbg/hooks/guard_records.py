@@ -11,7 +11,7 @@ import msgspec
 
 from compdbg.events import Guard
 from compdbg.hooks import userline
-from compdbg.hooks.compile_facts import Facts, source_name
+from compdbg.hooks.compile_facts import Facts
 from compdbg.hooks.guard_names import show, user_name, with_cells_named
 from compdbg.hooks.shape_guards import shape_guards
 
@@ -143,10 +143,10 @@ def _is_torchs_own(guard: Any, source: str) -> bool:
 
 def _code_of(builder: Any, source: str) -> Any:
     """The code object of a function that is named by its source."""
-    for known in builder.src_get_value_cache:
-        if source_name(known) == source:
-            return getattr(builder.src_get_value_cache[known], "__code__", None)
-    return None
+    try:
+        return getattr(eval(source, dict(builder.scope)), "__code__", None)
+    except Exception:
+        return None
 
 
 def name_of_filter(function: Any) -> str:

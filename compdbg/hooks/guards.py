@@ -193,8 +193,8 @@ HOOK = Hook(
         Part("torch.fx.experimental.symbolic_shapes", _install_symbolic_shapes),
     ),
     (
-        INIT, BUILD, TENSOR_TEXT, graph_facts.BACKEND, shape_guards.PLACE, size_branches.EVALUATE,
-        size_branches.COMPARE, *tensor_reads.TARGETS,
+        INIT, BUILD, TENSOR_TEXT, graph_facts.BACKEND, shape_guards.PLACE, shape_guards.UNINTERESTING,
+        size_branches.EVALUATE, size_branches.COMPARE, *tensor_reads.TARGETS,
     ),
     (Guards,),
 )  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -16,7 +17,11 @@ from compdbg.hooks.compile_facts import Facts, Place
 from compdbg.hooks.size_branches import in_users_code
 
 PLACE = Target("torch.fx.experimental.symbolic_shapes:ShapeEnv._get_sloc")
+UNINTERESTING = Target("torch.fx.experimental.symbolic_shapes:uninteresting_files")
 
+FROM_CACHE = "a cached artifact"
+"""Asks for guards that AOTAutograd or Inductor added when the artifact was made."""
+_CACHES = ("/aot_autograd_result.py", "/autograd_cache.py", "/_inductor/codecache.py")
 _RANGE = re.compile(r"^(?P<low>-?\d+) <= (?P<of>.+?) <= (?P<high>-?\d+)$")
 _SOURCE = re.compile(
     r"[LG]\['\w+'\](?:\.\w+(?!\w*\()|\[[^\]]*\])*(?:\.(?:size|stride)\(\)\[\d+\]|\.storage_offset\(\))?"
@@ -24,7 +29,20 @@ _SOURCE = re.compile(
 
 
 def install(patches: Patches) -> None:
+    patches.wrap(UNINTERESTING, _hide_our_frames)
     patches.wrap(PLACE, _on_place)
+
+
+def _hide_our_frames(original: Callable[..., Any]) -> Callable[..., Any]:
+    """torch says of each guard where it came from: the innermost frame that is not plumbing. Ours are."""
+    ours = {str(file) for file in Path(__file__).parent.glob("*.py")}
+
+    def uninteresting_files() -> Any:
+        files = original()
+        files.update(ours)
+        return files
+
+    return uninteresting_files
 
 
 def _on_place(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -41,23 +59,27 @@ def _on_place(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _place(facts: Facts, frame: FrameType | None) -> Place:
-    if facts.in_backend:
-        return Place(compile_facts.traced_line(), _layer(frame), False)
-    return Place(compile_facts.traced_line(), "dynamo", in_users_code(frame))
+    where = compile_facts.traced_line()
+    if not facts.in_backend:
+        return Place(where, "dynamo", in_users_code(frame))
+    layer, function = _asks(frame)
+    return Place(where, layer, False, function)
 
 
-def _layer(frame: FrameType | None) -> str:
-    """Who asks, inside a backend: AOTAutograd while it traces, else Inductor."""
+def _asks(frame: FrameType | None) -> tuple[str, str]:
+    """Who asks, inside a backend: AOTAutograd while it traces, else a function of Inductor."""
     while frame is not None:
-        name = frame.f_code.co_filename
+        name, function = frame.f_code.co_filename, frame.f_code.co_name
+        if name.endswith(_CACHES):
+            return "inductor", FROM_CACHE
         if "/torch/_functorch/" in name:
-            return "aot"
-        if "/torch/_inductor/" in name and not name.endswith("/decomposition.py"):
-            return "inductor"
+            return "aot", ""
+        if "/torch/_inductor/" in name and not name.endswith(("/decomposition.py", "/sizevars.py")):
+            return "inductor", function
         if name.endswith("/_dynamo/output_graph.py"):
             break
         frame = frame.f_back
-    return "aot"
+    return "aot", ""
 
 
 def shape_guards(texts: Iterable[str], facts: Facts) -> Iterator[tuple[Guard, Place]]:

@@ -2,8 +2,8 @@
 
 Every dynamic size is bounded below by 2, so `if n == 1` is decided without a guard of its own. A
 decision in the user's code is a branch that is wrong for the reversing sizes; one that torch takes
-inside an op, mostly about memory layout, is not. Ops whose result has another shape at 0 or 1 are
-found by `op_shapes`.
+inside an op, mostly about memory layout, is not. Ops whose result has another shape at other sizes
+are found by `op_shapes`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from compdbg import probe
 from compdbg.events import SizeBranch
 from compdbg.hooks import compile_facts
 from compdbg.hooks.base import Patches, Target, contained
-from compdbg.hooks.compile_facts import Branch, Facts, source_name
-from compdbg.hooks.guard_names import user_name
+from compdbg.hooks.compile_facts import Branch, Facts
+from compdbg.hooks.guard_names import source_name, user_name
 from compdbg.hooks.userline import is_our_file
 
 EVALUATE = Target(
@@ -55,7 +55,6 @@ def emit_branches(facts: Facts, frame: str) -> None:
                 expr=branch.expr,
                 result=branch.result,
                 flips_at=list(branch.flips_at),
-                harmless=branch.by_op and facts.style == "ops",
                 symbols=list(branch.sources),
                 where=branch.where,
             )
@@ -78,9 +77,7 @@ def _on_evaluate(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _evaluated(facts: Facts, env: Any, expr: Any, frame: FrameType | None) -> None:
-    if not getattr(expr, "free_symbols", None) or not _first_time(facts, expr):
-        return
-    if in_users_code(frame):
+    if getattr(expr, "free_symbols", None) and in_users_code(frame) and _first_time(facts, expr):
         _note(facts, env, expr.free_symbols, str(expr), expr.xreplace)
 
 
@@ -163,7 +160,7 @@ def _note(
         sources = tuple(source_name(source) for source in env.var_to_sources.get(symbol, ()))
         if flips and sources:
             said = re.sub(rf"\b{symbol}\b", user_name(sources[0]), text)
-            branch = Branch(sources, said, flips, compile_facts.traced_line(), by_op=False, result=answer)
+            branch = Branch(sources, said, answer, flips, compile_facts.traced_line())
             if not any(known.is_like(branch) for known in facts.branches):
                 facts.branches.append(branch)
 

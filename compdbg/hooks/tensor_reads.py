@@ -13,7 +13,7 @@ from typing import Any
 from compdbg import probe
 from compdbg.hooks import compile_facts
 from compdbg.hooks.base import Patches, Target, contained
-from compdbg.hooks.compile_facts import source_name
+from compdbg.hooks.guard_names import source_name
 
 _CLASS = "torch._dynamo.variables.tensor:TensorVariable"
 _PROPERTIES = {
