@@ -21,6 +21,8 @@ aten = torch.ops.aten
 
 _SYNCHRONISING: dict[Any, str] = {
     aten._local_scalar_dense.default: "reads a value back to the host (.item(), int(), a branch on a tensor)",
+    aten.item.default: "reads a value back to the host",
+    aten.is_nonzero.default: "reads a value back to the host (a branch on a tensor)",
     aten.equal.default: "reads the comparison back to the host",
     aten.nonzero.default: "has a result whose size depends on the data",
     aten.masked_select.default: "has a result whose size depends on the data",
@@ -29,6 +31,7 @@ _SYNCHRONISING: dict[Any, str] = {
     aten.unique_dim.default: "has a result whose size depends on the data",
     aten.bincount.default: "has a result whose size depends on the data",
 }
+_TORCHS_OWN = ("aten", "prim", "prims", "inductor", "higher_order")
 _TEXTS: tuple[tuple[str, str], ...] = (
     (r"compil", "compile-inside"),
     (r"nccl|collective|process ?group", "collective"),
@@ -85,7 +88,20 @@ class _Watch(TorchDispatchMode):  # type: ignore[misc]
             why = _indexes_by_mask(args[1])
         if why is not None:
             self._faults.append(_fault("sync", f"{func} {why}", op=str(func)))
-        return func(*args, **(kwargs or {}))
+        below = None if func.namespace in _TORCHS_OWN else _backend_of(func, args)
+        if below is None:
+            return func(*args, **(kwargs or {}))
+        with self:
+            return func.redispatch(below, *args, **(kwargs or {}))
+
+
+def _backend_of(func: Any, args: Any) -> Any:
+    """The keys to run an operator below the watch, with the watch on for what it calls itself."""
+    tensor = next((arg for arg in args if isinstance(arg, torch.Tensor)), None)
+    key = None if tensor is None else {"cpu": "CPU", "cuda": "CUDA"}.get(tensor.device.type)
+    if key is None or not torch._C._dispatch_has_computed_kernel_for_dispatch_key(func.name(), key):
+        return None
+    return torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, key))
 
 
 def _indexes_by_mask(indices: Any) -> str | None:

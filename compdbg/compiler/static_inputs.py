@@ -113,10 +113,12 @@ class SizedCall:
         slot = self._slots[key]
         return None if slot.failed else slot
 
-    def _direct(self, route: Route, inputs: Sequence[Any], warm: Warming | None) -> Sequence[Any]:
+    def _direct(
+        self, route: Route, inputs: Sequence[Any], warm: Warming | None, *, refused: bool = False
+    ) -> Sequence[Any]:
         """Call without a capture and without padding."""
         if warm is None:
-            route.served.eager_call()
+            route.served.eager_call(refused=refused)
         return self.compiled(*inputs)
 
     def _serve(
@@ -143,7 +145,7 @@ class SizedCall:
         else:
             produced = self._run(route, slot, inputs, outer, warm)
         if produced is None:
-            return self._direct(route, inputs, warm)
+            return self._direct(route, inputs, warm, refused=slot.captured)
         return route.finish(produced, inputs, owned=not slot.captured, copy=self.config.copy_outputs)
 
     def _replay(

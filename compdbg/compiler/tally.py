@@ -18,6 +18,7 @@ class Served:
         "graph",
         "next_word",
         "padded_to",
+        "refused",
         "replays",
         "size",
         "warm_ups",
@@ -28,10 +29,12 @@ class Served:
         self.size = size
         self.compiled_as = compiled_as
         self.padded_to: int | None = None
-        self.replays = 0
-        self.captures = 0
-        self.eager_calls = 0
-        self.warm_ups = 0
+        self.begin()
+
+    def begin(self) -> None:
+        """Count from zero."""
+        self.replays = self.captures = 0
+        self.eager_calls = self.warm_ups = self.refused = 0
         self.next_word = 1
 
     def replay(self) -> None:
@@ -39,10 +42,11 @@ class Served:
             self.replays += 1
             self._count()
 
-    def eager_call(self, *, warm_up: bool = False) -> None:
+    def eager_call(self, *, warm_up: bool = False, refused: bool = False) -> None:
         if probe.active():
             self.eager_calls += 1
             self.warm_ups += warm_up
+            self.refused += refused
             self._count()
 
     def _count(self) -> None:
@@ -61,6 +65,7 @@ class Served:
                 captures=self.captures,
                 eager_calls=self.eager_calls,
                 warm_ups=self.warm_ups,
+                refused=self.refused,
             )
         )
 
@@ -84,8 +89,7 @@ class Tally:
         for served in self.sizes.values():
             if served.replays or served.captures or served.eager_calls:
                 served.tell()
-            served.replays = served.captures = served.eager_calls = served.warm_ups = 0
-            served.next_word = 1
+            served.begin()
 
 
 _open: weakref.WeakSet[Tally] = weakref.WeakSet()

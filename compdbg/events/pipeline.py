@@ -81,7 +81,8 @@ class Dispatch(Event, frozen=True):
     """How calls of one size were served so far; the last one counts.
 
     `eager_calls` ran without a CUDA graph: the compiled code itself, as `compiled_as` says;
-    `warm_ups` of them because a size runs once before it is captured.
+    `warm_ups` of them because a size runs once before it is captured, `refused` of them because
+    an input had moved or a value changed since the capture.
     """
 
     graph: str
@@ -92,6 +93,7 @@ class Dispatch(Event, frozen=True):
     captures: int = 0
     eager_calls: int = 0
     warm_ups: int = 0
+    refused: int = 0
 
 
 class Capture(Event, frozen=True):

@@ -42,7 +42,11 @@ class SplitPiece(Struct, frozen=True, kw_only=True):
 
 
 class ServedSize(Struct, frozen=True, kw_only=True):
-    """How calls of one size were served. Times in milliseconds; `check` compares with eager."""
+    """How calls of one size were served. Times in milliseconds; `check` compares with eager.
+
+    `warm_ups` of the `eager_calls` came before the capture, which needs them; `refused` found an
+    input that had moved or a value that had changed since. `fault` is why a size has no capture.
+    """
 
     graph: str
     size: int
@@ -57,6 +61,9 @@ class ServedSize(Struct, frozen=True, kw_only=True):
     check: str
     max_abs: float | None
     max_rel: float | None
+    warm_ups: int
+    refused: int
+    fault: str | None
 
 
 class Setting(Struct, frozen=True, kw_only=True):
@@ -137,6 +144,9 @@ def _size(graph: str, size: int, calls: list[Dispatch], captures: list[Capture])
         check="not-checked",
         max_abs=None,
         max_rel=None,
+        warm_ups=sum(c.warm_ups for c in calls),
+        refused=sum(c.refused for c in calls),
+        fault=next((c.fault or c.error for c in captures if c.error is not None), None),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from compdbg.model.pipeline import ServedSize
 from compdbg.views.base import Column, Source, View
 from compdbg.views.places import size
 
@@ -23,6 +24,14 @@ def sizes(source: Source) -> View:
                 "capture ms", lambda s: "" if s.capture_ms is None else f"{s.capture_ms:.1f}", align="right"
             ),
             Column("capture size", lambda s: size(s.capture_bytes), align="right"),
+            Column("trouble", _trouble),
         ),
         empty="no size was captured or dispatched: the program used no engine that captures by size",
     )
+
+
+def _trouble(served: ServedSize) -> str:
+    """Why there is no capture, or how many calls it could not stand for."""
+    if served.fault:
+        return f"not captured: {served.fault}"
+    return f"{served.refused} calls not replayed" if served.refused else ""
