@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any
 
 from compdbg.hooks.current import frame_key
@@ -19,7 +19,6 @@ class Compiling:
         self.compile_id = compile_id
         self.request = request
         self.started = time.perf_counter()
-        self.reasons_known = False
         self.marks: dict[str, dict[int, str]] = {}
         """Source of a tensor -> its dimensions that the user marked, and how."""
         self.sources: dict[str, list[str]] = {}
@@ -60,6 +59,20 @@ def close(code: CodeType | None) -> Compiling | None:
             del stack[depth:]
             return found
     return None
+
+
+def converters(frame: FrameType | None) -> tuple[int, Any]:
+    """How many compiles are under way on this stack, and the wrapper that converts the innermost."""
+    depth, wrapper = 0, None
+    while frame is not None:
+        name = frame.f_code.co_name
+        if name == "_compile" and frame.f_code.co_filename.endswith("convert_frame.py"):
+            depth += 1
+        elif name == "__call__" and wrapper is None and depth == 1:
+            found = frame.f_locals.get("self")
+            wrapper = found if type(found).__name__ == "CatchErrorsWrapper" else None
+        frame = frame.f_back
+    return max(depth, 1), wrapper
 
 
 def keep_outermost(depth: int) -> None:

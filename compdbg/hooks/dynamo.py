@@ -12,7 +12,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from compdbg import probe
-from compdbg.events import FrameEnd, FrameStart, RecompileLimit, Where
+from compdbg.events import FrameEnd, FrameStart, Where
 from compdbg.hooks import breaks, compiling, failures, recompiling, userline
 from compdbg.hooks.base import Hook, Part, Patches, Target, contained
 from compdbg.hooks.current import compile_id, frame_key
@@ -23,7 +23,6 @@ CONVERT = "torch._dynamo.convert_frame"
 START = Target(f"{CONVERT}:log_dynamo_start", ("code", "skip"))
 DONE = Target(f"{CONVERT}:put_code_state")
 FAILED = Target(f"{CONVERT}:exception_handler", ("e", "code"))
-REASONS = Target(f"{CONVERT}:get_and_maybe_log_recompilation_reasons", ("frame",))
 LIMIT = Target(f"{CONVERT}:exceeds_recompile_limit", ("cache_size", "compile_id"))
 SKIPPED = Target(f"{CONVERT}:CatchErrorsWrapper._handle_skip", ("result", "frame"), "2.13-2.14.1", True)
 GENERATOR = Target(f"{CONVERT}:is_generator", ("code",))
@@ -42,8 +41,7 @@ def _install_convert_frame(patches: Patches) -> None:
     patches.wrap(START, _on_start)
     patches.wrap(DONE, _on_done)
     patches.wrap(FAILED, _on_failure)
-    patches.wrap(REASONS, _on_reasons)
-    patches.wrap(LIMIT, _on_limit)
+    patches.wrap(LIMIT, recompiling.on_limit)
     patches.wrap(SKIPPED, _on_skip)
     patches.wrap(GENERATOR, _on_generator)
 
@@ -59,9 +57,11 @@ def _on_start(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _start(code: CodeType, compile_frame: FrameType) -> None:
-    depth, wrapper = _converters(compile_frame)
+    depth, wrapper = compiling.converters(compile_frame)
     compiling.keep_outermost(depth - 1)
     record = compiling.Compiling(code, compile_id() or "", request_of(wrapper))
+    with contained("dynamo"):
+        recompiling.record_reasons(record.frame, record.compile_id, compile_frame.f_locals)
     resume_of = breaks.resumed_code(code)
     probe.emit(
         FrameStart(
@@ -74,21 +74,6 @@ def _start(code: CodeType, compile_frame: FrameType) -> None:
         )
     )
     compiling.push(record)
-    recompiling.explain_if_unexplained(record, compile_frame.f_locals)
-
-
-def _converters(frame: FrameType | None) -> tuple[int, Any]:
-    """How many compiles are under way on this stack, and the wrapper that converts the innermost."""
-    depth, wrapper = 0, None
-    while frame is not None:
-        name = frame.f_code.co_name
-        if name == "_compile" and frame.f_code.co_filename.endswith("convert_frame.py"):
-            depth += 1
-        elif name == "__call__" and wrapper is None and depth == 1:
-            found = frame.f_locals.get("self")
-            wrapper = found if type(found).__name__ == "CatchErrorsWrapper" else None
-        frame = frame.f_back
-    return max(depth, 1), wrapper
 
 
 def _where(code: CodeType) -> Where | None:
@@ -182,58 +167,6 @@ def _on_generator(original: Callable[..., bool]) -> Callable[..., bool]:
     return is_generator
 
 
-def _on_reasons(original: Callable[..., Any]) -> Callable[..., Any]:
-    def get_and_maybe_log_recompilation_reasons(
-        cache_entries: Any, frame: Any, *args: Any, **kwargs: Any
-    ) -> Any:
-        reasons = original(cache_entries, frame, *args, **kwargs)
-        if probe.active() and not kwargs.get("skip_logging"):
-            with contained("dynamo"):
-                recompiling.record_reasons(frame_key(frame.f_code), compile_id() or "", reasons)
-        return reasons
-
-    return get_and_maybe_log_recompilation_reasons
-
-
-def _on_limit(original: Callable[..., Any]) -> Callable[..., Any]:
-    def exceeds_recompile_limit(cache_size: Any, this_compile: Any) -> Any:
-        answer = original(cache_size, this_compile)
-        if answer[0] and probe.active():
-            with contained("dynamo"):
-                _limit_hit(str(answer[1]), sys._getframe(1))
-        return answer
-
-    return exceeds_recompile_limit
-
-
-def _limit_hit(limit: str, compile_frame: FrameType) -> None:
-    said = compile_frame.f_locals
-    code = said["code"]
-    config = sys.modules["torch._dynamo.config"]
-    raises = bool(said.get("one_graph") or getattr(config, "fail_on_recompile_limit_hit", False))
-    value = getattr(config, limit, None)
-    frame, this_compile = frame_key(code), compile_id() or ""
-    _, wrapper = _converters(compile_frame)
-    request = request_of(wrapper)
-    probe.emit(
-        RecompileLimit(
-            frame=frame,
-            compile_id=this_compile,
-            limit=limit,
-            limit_value=value if isinstance(value, int) else None,
-            call=recompiling.this_call(code),
-            raises=raises,
-            request=request,
-        )
-    )
-    result = "failed" if raises else "eager"
-    probe.emit(
-        FrameEnd(
-            frame=frame, compile_id=this_compile, result=result, reason=f"{limit} ({value})", request=request
-        )
-    )
-
-
 def _end(record: compiling.Compiling, result: str, reason: str = "", ops: int | None = None) -> None:
     probe.emit(
         FrameEnd(
@@ -284,5 +217,5 @@ HOOK = Hook(
         Part("torch._dynamo.convert_frame", _install_convert_frame),
         Part("torch._dynamo.symbolic_convert", _install_symbolic_convert),
     ),
-    (START, DONE, FAILED, REASONS, LIMIT, SKIPPED, GENERATOR, BREAK, METRICS),
+    (START, DONE, FAILED, LIMIT, SKIPPED, GENERATOR, BREAK, METRICS),
 )
