@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 
-from compdbg.events import CompileError, Where
+from compdbg.events import CompileError, SizeBranch, Where
 from compdbg.findings.base import Cost, Finding
 from compdbg.findings.dim_words import cause_of, suggestion_for, title_of
 from compdbg.model.causes import read_reason
@@ -155,8 +155,6 @@ def _out_of_range(run: Run, id: str, error: CompileError) -> Finding:
 
 def _branch_line(run: Run, id: str, error: CompileError) -> Where | None:
     """The user's line of the first decision over sizes in that compile."""
-    from compdbg.events import SizeBranch
-
     process = id.partition(":")[0]
     for header, event in run.log.of(SizeBranch):
         same = (header.process, event.frame, event.compile_id) == (process, error.frame, error.compile_id)
