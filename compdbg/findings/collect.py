@@ -20,6 +20,8 @@ from compdbg.findings.fusion_missed import fusion_missed
 from compdbg.findings.fusion_no_candidate import fusion_no_candidate
 from compdbg.findings.fusion_not_run import fusion_not_run
 from compdbg.findings.graph_break import graph_break
+from compdbg.findings.constant_baked import constant_baked
+from compdbg.findings.guard_dropped_violated import guard_dropped_violated
 from compdbg.findings.guards_kept import guards_kept
 from compdbg.findings.nothing_compiled import nothing_compiled
 from compdbg.findings.pattern_unmatchable import pattern_unmatchable
@@ -43,6 +45,8 @@ RULES: tuple[Rule, ...] = (
     compile_failed,
     dim_specialised,
     graph_break,
+    constant_baked,
+    guard_dropped_violated,
     guards_kept,
     nothing_compiled,
     recompile_limit,

@@ -68,7 +68,8 @@ def judge_constant(case: Case) -> list[Judgement]:
         why = f"the value is equal, but its type is {type(value).__name__} now"
         decides = {type(case.wanted), type(value)} == {int, float}
         return _judge(case, _Said("type", "differs" if decides else "unknown", why), wanted, seen)
-    return _judge(case, _Said("constant", "differs", _BAKED), wanted, seen)
+    why = "only the way for None is in the compiled code" if wanted == "None" else _BAKED
+    return _judge(case, _Said("constant", "differs", why), wanted, seen)
 
 
 def _right_side(expr: str) -> str:

@@ -14,6 +14,7 @@ from compdbg.hooks.guard_names import show, user_name
 from compdbg.hooks.shape_guards import FROM_CACHE, sources_in
 
 _BOUND = re.compile(r"^2 <= (?P<source>.+)$")
+_AT_LEAST = re.compile(r"^(?P<low>-?\d+) <= (?P<source>[^=<>]+)$")
 _UNEQUAL = re.compile(r"!=|^Ne\(")
 _EQUAL = re.compile(r"==|^Eq\(")
 _HEURISTICS = frozenset(
@@ -40,12 +41,18 @@ def judge_shape(case: Case) -> list[Judgement]:
             effect=effect,
             why=why,
             name=", ".join(user_name(source) for source in sources) or expr,
-            wanted=user_name(expr),
+            wanted=_wanted(expr),
             seen=_values(values),
             where=where or case.where,
             groups=_groups(sources),
         )
     ]
+
+
+def _wanted(expr: str) -> str:
+    """`x.shape[0] >= 11` for torch's `11 <= L['x'].size()[0]`."""
+    found = _AT_LEAST.match(expr)
+    return f"{user_name(found['source'])} >= {found['low']}" if found else user_name(expr)
 
 
 def _groups(sources: list[str]) -> tuple[Group, ...]:

@@ -10,6 +10,7 @@ from compdbg.model.caches import Lookup, Problem, build_cache_problems, build_lo
 from compdbg.model.frames import Frames, build_frames
 from compdbg.model.fusion import Fusion
 from compdbg.model.graphs import GraphStage, build_graphs
+from compdbg.model.guards import Entry, Violated, build_entries, build_violated
 from compdbg.model.health import Health, build_health
 from compdbg.model.mutation import KeptCopies, build_kept_copies
 from compdbg.model.passes import Pass, build_passes
@@ -59,6 +60,14 @@ class Run:
     @cached_property
     def frames(self) -> Frames:
         return build_frames(self.log)
+
+    @cached_property
+    def entries(self) -> list[Entry]:
+        return build_entries(self.log)
+
+    @cached_property
+    def violated(self) -> list[Violated]:
+        return build_violated(self.entries)
 
     @cached_property
     def histories(self) -> list[History]:

@@ -9,6 +9,7 @@ from compdbg.views.events import events
 from compdbg.views.findings import findings
 from compdbg.views.frames import frames
 from compdbg.views.fusion import fusion
+from compdbg.views.guards import guards
 from compdbg.views.health import health
 from compdbg.views.passes import passes
 from compdbg.views.sizes import sizes
@@ -21,6 +22,7 @@ VIEWS: dict[str, ViewMaker] = {
     "summary": summary,
     "findings": findings,
     "frames": frames,
+    "guards": guards,
     "fusion": fusion,
     "passes": passes,
     "splits": splits,

@@ -1,0 +1,130 @@
+"""Every guard of every compiled entry: what it protects, whether it was kept, what the audit saw."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import PurePath
+
+from msgspec import Struct
+
+from compdbg.events import Guard, Where
+from compdbg.model.guards import Entry, Violation
+from compdbg.views.base import Column, Source, View
+from compdbg.views.places import counted, place
+
+
+class FirstViolation(Struct, frozen=True):
+    """The first call on which a dropped guard was false."""
+
+    call: int
+    seen: str
+    effect: str
+
+
+class GuardRow(Struct, frozen=True, kw_only=True):
+    """One guard."""
+
+    frame: str
+    compile_id: str
+    type: str
+    expr: str
+    source: str
+    where: Where | None
+    kept: bool
+    layer: str
+    dropped_by: str | None
+    checked: int | None
+    violations: int
+    first_violation: FirstViolation | None
+    audit: str
+    audit_reason: str
+    process: str
+    rank: int | None
+
+
+def guards(source: Source) -> View:
+    entries = source.run.entries
+    return View(
+        name="guards",
+        title="Guards",
+        items=[row for entry in entries for row in _rows(entry)],
+        columns=(
+            Column("id", lambda r: r.compile_id),
+            Column("type", lambda r: r.type),
+            Column("guard", lambda r: r.expr, wide=True),
+            Column("where", lambda r: place(r.where)),
+            Column("layer", lambda r: r.layer),
+            Column("state", _state),
+            Column("false on", lambda r: str(r.violations) if r.violations else "", align="right"),
+        ),
+        lines=[_line(entry) for entry in entries],
+        empty="no guards: nothing was compiled",
+    )
+
+
+def _rows(entry: Entry) -> list[GuardRow]:
+    seen = {expr: v for v in entry.violations for expr in (v.expr, *v.also)}
+    return [_row(entry, guard, seen.get(guard.expr)) for guard in entry.guards]
+
+
+def _row(entry: Entry, guard: Guard, violation: Violation | None) -> GuardRow:
+    audit, reason = _audit(entry, guard)
+    audited = audit != "not-audited"
+    first = None
+    if violation is not None and audited:
+        first = FirstViolation(violation.call, violation.seen, violation.effect)
+    return GuardRow(
+        frame=entry.frame,
+        compile_id=entry.compile_id,
+        type=guard.type,
+        expr=guard.expr,
+        source=guard.source,
+        where=guard.where,
+        kept=guard.kept,
+        layer=guard.layer,
+        dropped_by=guard.dropped_by,
+        checked=entry.checked if audited else None,
+        violations=entry.violated.get(guard.expr, violation.violations if violation else 0) if audited else 0,
+        first_violation=first,
+        audit=audit,
+        audit_reason=reason,
+        process=entry.process,
+        rank=entry.rank,
+    )
+
+
+def _audit(entry: Entry, guard: Guard) -> tuple[str, str]:
+    """Whether the guard was checked on later calls, and if not or not always, why."""
+    if guard.kept:
+        return "not-audited", "kept: torch checks it on every call"
+    if entry.audit == "not-audited":
+        return "not-audited", entry.audit_reason
+    if guard.type == "EMPTY_NN_MODULE_HOOKS_DICT":
+        return "not-audited", "torch has no check for it: skip_nnmodule_hook_guards"
+    if entry.calls is None:
+        return entry.audit, "the log ends before the audit was told"
+    later = max(0, entry.calls - 1)
+    if entry.checked >= later:
+        return "on", f"checked on all {counted(later, 'later call')}"
+    return "sampled", f"checked on {entry.checked} of {counted(later, 'later call')}"
+
+
+def _state(row: GuardRow) -> str:
+    return "kept" if row.kept else "dropped"
+
+
+def _line(entry: Entry) -> str:
+    dropped = len(entry.dropped)
+    text = f"{entry.compile_id} {PurePath(entry.frame).name}: {counted(len(entry.guards), 'guard')}"
+    if not dropped:
+        return f"{text}, all kept"
+    layers = Counter(guard.layer for guard in entry.dropped if guard.layer != "dynamo")
+    by = f" by {entry.dropped_by}" if entry.dropped_by else ""
+    text += f", {dropped} dropped{by}"
+    if layers:
+        text += f" ({', '.join(f'{count} of {layer}' for layer, count in layers.items())})"
+    if entry.audit != "not-audited" and entry.calls:
+        text += f"; audited on {entry.checked} of {counted(max(0, entry.calls - 1), 'later call')}"
+        harmful = [v for v in entry.violations if v.effect != "same"]
+        text += f", {counted(len(harmful), 'cause')} of wrong calls" if harmful else ", none harmful"
+    return text
