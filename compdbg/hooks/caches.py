@@ -47,7 +47,8 @@ def _around_try_load(original: Callable[..., Any]) -> Callable[..., Any]:
         started = time.perf_counter()
         result = original(mod, *args, **kwargs)
         with contained(NAME):
-            _record_aot(mod, result[0] is not None, (time.perf_counter() - started) * 1e3)
+            loaded = result[0] if isinstance(result, tuple) else result  # torch 2.11 gives no config
+            _record_aot(mod, loaded is not None, (time.perf_counter() - started) * 1e3)
         _here.details = _here.told = None
         return result
 

@@ -33,7 +33,7 @@ def _around_skip(original: Callable[..., Any]) -> Callable[..., Any]:
             with contained(NAME):
                 name = graph_name()
                 event = CudagraphSkip(
-                    reason=str(msg).split(" Found from", 1)[0].split("\n", 1)[0].strip().rstrip("."),
+                    reason=_reason(str(msg)),
                     graph=None if name == "?" else name,
                     compile_id=compile_id(),
                     where=of_text(str(msg)),
@@ -42,6 +42,12 @@ def _around_skip(original: Callable[..., Any]) -> Callable[..., Any]:
         return original(msg)
 
     return log_cudagraph_skip
+
+
+def _reason(message: str) -> str:
+    """torch's reason alone; it names the skipping itself once or twice, and ends with a stack."""
+    first = message.split(" Found from", 1)[0].split("\n", 1)[0]
+    return first.replace("skipping cudagraphs due to ", "").strip().rstrip(".")
 
 
 def _around_check(original: Callable[..., Any]) -> Callable[..., Any]:

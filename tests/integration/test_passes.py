@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,7 +12,8 @@ import pytest
 import torch
 
 import compdbg
-from compdbg.events import GeneratedCode, HookError, PassRun
+from compdbg.events import CudagraphSkip, GeneratedCode, HookError, PassRun
+from compdbg.findings.collect import find_all
 from compdbg.hooks.graphtext import fingerprint, graph_text
 from compdbg.hooks.passrun import UNOBSERVED, observed, same_graph
 from compdbg.model.passes import Pass
@@ -219,7 +221,11 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Run:
     torch._dynamo.reset()
     x, w = torch.ones(4, 8), torch.ones(8, 8, requires_grad=True)
     folder = tmp_path_factory.mktemp("passes") / "run"
-    with compdbg.record(folder) as recording, torch._inductor.config.patch(force_disable_caches=True):
+    with (
+        warnings.catch_warnings(action="ignore"),
+        compdbg.record(folder) as recording,
+        torch._inductor.config.patch(force_disable_caches=True),
+    ):
         compiled = torch.compile(lambda x, w: x @ w)
         compiled(x, w).backward(torch.ones(4, 8))
     torch._dynamo.reset()
@@ -269,3 +275,25 @@ def test_several_graphs_of_one_compile_have_names_of_their_own(record_here: Any)
     with record_here() as run, torch.no_grad(), torch._inductor.config.patch(force_disable_caches=True):
         torch.compile(lambda x, w: x @ w, backend=in_two_pieces)(torch.ones(4, 8), torch.ones(8, 8))
     assert {p.graph for p in run.load().passes} == {"0/0", "0/0 #2"}
+
+
+def test_cuda_graphs_that_torch_skips(record_here: Any) -> None:
+    from torch._inductor import cudagraph_utils
+
+    stack = f' Found from : \n   File "{__file__}", line 7, in step\n    x.cuda() + y\n'
+    with record_here() as run:
+        log_cudagraph_skip_and_bump_counter(
+            f"skipping cudagraphs due to skipping cudagraphs due to cpu device (arg0_1).{stack}"
+        )
+    ((_, skip),) = run.load().log.of(CudagraphSkip)
+    assert (skip.reason, skip.graph) == ("cpu device (arg0_1)", None)
+    assert skip.where is not None
+    assert (skip.where.file, skip.where.line) == (__file__, 7)
+
+
+def test_asking_for_cuda_graphs_on_a_cpu_is_no_fault(record_here: Any) -> None:
+    import torch._inductor.config
+
+    with record_here() as run, torch.no_grad(), torch._inductor.config.patch(force_disable_caches=True):
+        torch.compile(lambda x, w: x @ w, mode="reduce-overhead")(torch.ones(4, 8), torch.ones(8, 8))
+    assert [f.code for f in find_all(run.load()) if f.severity != "info"] == []

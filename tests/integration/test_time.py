@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,17 @@ from compdbg.model.time import Phase
 from compdbg.views.all import VIEWS
 from compdbg.views.base import Source
 
+# torch's own modules warn of deprecated parts of torch when they are imported.
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
+
 
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Run:
     torch._dynamo.reset()
-    with compdbg.record(tmp_path_factory.mktemp("time") / "run") as recording:
+    with (
+        warnings.catch_warnings(action="ignore", category=DeprecationWarning),
+        compdbg.record(tmp_path_factory.mktemp("time") / "run") as recording,
+    ):
         torch.compile(lambda x: x.sin() + 1, backend="aot_eager")(torch.ones(4))
     torch._dynamo.reset()
     return recording.load()
