@@ -10,6 +10,8 @@ import msgspec
 import sympy
 import torch
 from torch import fx
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.utils._sympy.value_ranges import ValueRanges
 
 from compdbg import probe
 from compdbg.compiler.borders import value_of
@@ -57,7 +59,9 @@ class Backend:
         splitting_ops = [] if self.config.use_inductor_graph_partition else self.config.splitting_ops or []
         self._check_names(graph)
         operators = operator_factors([module])
-        self.shapes = _shape_conditions(graph)
+        environment = _environment_of(graph)
+        if environment is not None:
+            self.shapes = shape_conditions(environment)
         split = split_graph(module, splitting_ops)
         found = families(split.compiled, batch)
         compiled: dict[str, PiecewiseBackend] = {}
@@ -72,6 +76,8 @@ class Backend:
         self.result = CompiledModel(self.name, self.config, split, compiled, spec, static)
         self.result.operators = operators
         self.result.reports = reports
+        if environment is not None and self.config.dynamic_shapes_config.evaluate_guards:
+            _allow_zero_and_one(environment)
         return self.result
 
     def _compile(
@@ -153,7 +159,19 @@ def _size_positions(piece: Piece, batch: frozenset[sympy.Symbol]) -> list[int]:
     return [i for i, v in enumerate(values) if isinstance(v, torch.SymInt) and v.node.expr in batch]
 
 
-def _shape_conditions(graph: fx.Graph) -> list[Condition]:
+def _environment_of(graph: fx.Graph) -> ShapeEnv | None:
+    """The trace's shape environment; None for a graph without varying sizes."""
     values = (value_of(node) for node in graph.find_nodes(op="placeholder"))
     size = next((value for value in values if isinstance(value, torch.SymInt)), None)
-    return [] if size is None else shape_conditions(size.node.shape_env)
+    return None if size is None else size.node.shape_env
+
+
+def _allow_zero_and_one(environment: ShapeEnv) -> None:
+    """Guards on sizes are to be evaluated: take out those that torch adds for every size.
+
+    A backed size is assumed to be at least 2 whether or not anything depends on it; with that
+    guard, every batch of one would be a violation.
+    """
+    for symbol, bounds in list(environment.var_to_range.items()):
+        if bounds.lower == 2:
+            environment.var_to_range[symbol] = ValueRanges(0, bounds.upper)

@@ -83,9 +83,9 @@ def _in_lines(tree: ast.AST, file: str, first: int, last: int) -> Iterator[Assig
             match node:
                 case ast.Assign(targets=targets):
                     pass
-                case ast.AugAssign(target=target) | ast.AnnAssign(target=target):
+                case ast.AnnAssign(target=target):
                     targets = [target]
-                case _:
+                case _:  # `self.b += x` writes in place and puts the same tensor back
                     continue
             for each in targets:
                 if isinstance(each, ast.Attribute):

@@ -43,6 +43,11 @@ _PIECE_CONFIG = ("backend", "use_standalone_compile", "dynamic_shapes_config.", 
 _in_process: weakref.WeakValueDictionary[str, Compiled] = weakref.WeakValueDictionary()
 
 
+def forget() -> None:
+    """Compile anew what this process has compiled: for tests, and after a change that no factor tells."""
+    _in_process.clear()
+
+
 class CompilerManager:
     """The compiler of one graph's pieces."""
 

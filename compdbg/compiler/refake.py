@@ -30,6 +30,8 @@ from compdbg.compiler.ranges import STATIC, UNBOUNDED, Range
 DEFAULT_HINT = 32
 """The size that tuning decisions assume for an unbounded range, whatever the first call's size was."""
 
+_UNBACKED: Any = getattr(DimDynamic, "UNBACKED", None) or DimDynamic.SIZE_LIKE_UNBACKED
+
 
 class Ready(Struct):
     """What a compiler is given, and the environment that collects what it assumes."""
@@ -167,8 +169,9 @@ class _Fakes:
     def _new_symbol(self, name: str, hint: int, bounds: Range | None) -> Any:
         source = ConstantSource(f"size_{name}")
         unbacked = self._shapes is DynamicShapesType.UNBACKED
-        kind = DimDynamic.SIZE_LIKE_UNBACKED if unbacked else DimDynamic.DYNAMIC
-        symbol = self._environment.create_symbol(hint, source, kind, None)
+        symbol = self._environment.create_symbol(hint, source, _UNBACKED if unbacked else DimDynamic.DYNAMIC)
+        if unbacked:
+            self._environment.var_to_hint_override[symbol] = hint
         if bounds is not None:
             oblivious = self._shapes is not DynamicShapesType.BACKED
             low = bounds.low if oblivious else max(2, bounds.low)

@@ -98,16 +98,24 @@ def operator_names(node: fx.Node) -> tuple[str, ...]:
 def unmatched(graph: fx.Graph, splitting_ops: list[str]) -> list[Unmatched]:
     """The names that match no node, each with the nearest name that would."""
     here = {name for node in graph.nodes for name in operator_names(node)}
-    custom = {name for name in here if not name.startswith("aten::")}
-    found = []
-    for name in splitting_ops:
-        if name in here:
-            continue
-        spelled = name.replace(".", "::", 1) if "::" not in name else name
-        near = [spelled] if spelled in here else difflib.get_close_matches(spelled, custom, 1, 0.5)
-        near = near or difflib.get_close_matches(spelled, here, 1, 0.75)
-        found.append(Unmatched(name, near[0] if near else None, _exists(name)))
-    return found
+    return [
+        Unmatched(name, None if _exists(name) else _nearest(name, here), _exists(name))
+        for name in splitting_ops
+        if name not in here
+    ]
+
+
+def _nearest(name: str, here: set[str]) -> str | None:
+    """The name in the graph that was probably meant: another spelling, the same namespace's nearest."""
+    spelled = name.replace(".", "::", 1) if "::" not in name else name
+    if spelled in here:
+        return spelled
+    namespace, _, own = spelled.partition("::")
+    siblings = [other.partition("::")[2] for other in here if other.startswith(f"{namespace}::")]
+    near = difflib.get_close_matches(own, siblings, 1, 0.7)
+    if near:
+        return f"{namespace}::{near[0]}"
+    return next(iter(difflib.get_close_matches(spelled, here, 1, 0.75)), None)
 
 
 def _exists(name: str) -> bool:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
+
+from compdbg.compiler.compiler_manager import forget
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 
@@ -25,3 +28,14 @@ def device(request: pytest.FixtureRequest) -> Iterator[str]:
     torch.set_default_device(request.param)
     yield request.param
     torch.set_default_device(None)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Every test has a compile cache of its own, also in memory; the user's is never read or written."""
+    forget()
+    folder = tmp_path / "compile_cache"
+    monkeypatch.setenv("COMPDBG_CACHE_DIR", str(folder))
+    for name in ("COMPDBG_CC", "COMPDBG_DISABLE_COMPILE_CACHE", "VLLM_DISABLE_COMPILE_CACHE", "RANK"):
+        monkeypatch.delenv(name, raising=False)
+    return folder
