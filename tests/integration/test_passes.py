@@ -282,7 +282,7 @@ def test_cuda_graphs_that_torch_skips(record_here: Any) -> None:
 
     stack = f' Found from : \n   File "{__file__}", line 7, in step\n    x.cuda() + y\n'
     with record_here() as run:
-        log_cudagraph_skip_and_bump_counter(
+        cudagraph_utils.log_cudagraph_skip_and_bump_counter(
             f"skipping cudagraphs due to skipping cudagraphs due to cpu device (arg0_1).{stack}"
         )
     ((_, skip),) = run.load().log.of(CudagraphSkip)
