@@ -109,6 +109,8 @@ class MatchAttempt(Event, frozen=True):
     outcome: str
     graph_id: int = 0
     near: bool = False
+    near_nodes: list[str] = []
+    """The nodes of those ops, matched or close by, nearest first: who else took them matters."""
     miss: NearMiss | None = None
     where: Where | None = None
     """The user's line of the anchor."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import PurePath
 
-from compdbg.events import Where
+from compdbg.events import NearMiss, Pattern
 from compdbg.findings.base import Cost, Finding
 from compdbg.model.fusion_rows import Applied
-from compdbg.model.fusion_sites import Site, grouped_by_reason
+from compdbg.model.fusion_sites import Attempt, Site, grouped_by_reason
 from compdbg.model.run import Run
 
 _ADVICE = {
@@ -24,6 +25,14 @@ _ADVICE = {
     "unsupported-dtype": "Inductor generates no code for this dtype: convert before the ops to be fused.",
     "crosses-split": "Split elsewhere, or leave the op out of splitting_ops, so that one piece holds all.",
     "other": "See what torch said, and try the pattern on a graph of its own.",
+}
+
+
+_STAGES = {
+    "first": "first match",
+    "second": "second match, at the real shapes",
+    "check": "extra check",
+    "discard": "discarded after the match",
 }
 
 
@@ -56,7 +65,7 @@ def _finding(applied: Applied, reason: str, sites: list[Site], fired: int) -> Fi
         code="fusion-missed",
         severity="warning",
         title=f"{applied.name} missed {_counted(len(sites))}: wanted {miss.wanted}, found {miss.found}",
-        cause=_cause(applied, nearest.event.pattern, sites, fired, first.where),
+        cause=_cause(applied, nearest, miss, fired),
         suggestion=_ADVICE[reason].format(found=miss.found),
         where=first.where,
         evidence=[a.id for s in sites for a in s.attempts if a.near][:50],
@@ -76,21 +85,25 @@ def _finding(applied: Applied, reason: str, sites: list[Site], fired: int) -> Fi
     )
 
 
-def _cause(applied: Applied, pattern: str, sites: list[Site], fired: int, where: Where | None) -> str:
-    nearest = max(sites, key=lambda s: s.nearest.progress).nearest
-    miss = nearest.miss
-    assert miss is not None
-    at = f" (line {where.line})" if where is not None else ""
+def _cause(applied: Applied, nearest: Attempt, miss: NearMiss, fired: int) -> str:
+    pattern = next((p for p in applied.patterns if p.name == nearest.event.pattern), None)
     parts = [
-        f"At {nearest.event.anchor} of graph {nearest.event.graph} pattern {pattern} matched "
-        f"{miss.matched_nodes} of {miss.pattern_nodes} nodes and stopped at {miss.node}{at}: "
-        f"{miss.reason}, wanted {miss.wanted}, found {miss.found}."
+        f"Pattern {nearest.event.pattern}{_defined(pattern)} wants {miss.wanted}; "
+        f"found at node {miss.node} of graph {nearest.event.graph}: {miss.found}.",
+        f"Matching began at {nearest.event.anchor} and took {miss.matched_nodes} of "
+        f"{miss.pattern_nodes} nodes ({miss.reason}, {_STAGES[miss.stage]}).",
     ]
     if miss.detail:
         parts.append(f"{miss.detail[0].upper()}{miss.detail[1:]}.")
     if fired:
         parts.append(f"At {_counted(fired)} the pass fired.")
     return " ".join(parts)
+
+
+def _defined(pattern: Pattern | None) -> str:
+    if pattern is None or pattern.where is None:
+        return ""
+    return f" ({PurePath(pattern.where.file).name}:{pattern.where.line})"
 
 
 def _counted(count: int) -> str:

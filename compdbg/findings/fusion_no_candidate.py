@@ -6,14 +6,9 @@ from collections.abc import Iterator
 
 from compdbg.events import PatternForm
 from compdbg.findings.base import Cost, Finding
-from compdbg.model.fusion import Fusion, PassFusion
+from compdbg.model.fusion import Fusion, PassFusion, in_words
 from compdbg.model.run import Run
 
-_FORMS = {
-    "decomposed": "the graph computes {wanted} with {found}, op by op",
-    "overload": "the graph calls {found} where the pattern has {wanted}",
-    "torch-function": "the graph still calls {found}, and the pattern has {wanted}",
-}
 _ADVICE = {
     "decomposed": "Call the op in the model, or register a pattern of the ops that it is made of.",
     "overload": "Register the pattern with the overload that the graph has.",
@@ -50,12 +45,13 @@ def _finding(fusion: Fusion, whole: PassFusion) -> Finding:
 
 
 def _in_another_form(whole: PassFusion, form: PatternForm, evidence: list[str]) -> Finding:
-    what = _FORMS[form.form].format(wanted=form.wanted, found=form.found)
+    what = in_words(form)
     return Finding(
         code="fusion-no-candidate",
         severity="warning",
         title=f"{whole.name} found nothing to fuse, but {what}",
-        cause=f"Pattern {form.pattern} wants {form.wanted}; in graph {form.graph} {what}.",
+        cause=f"Pattern {form.pattern} wants {form.wanted}. All of it is in graph {form.graph}, connected, "
+        f"but {what}.",
         suggestion=_ADVICE[form.form],
         where=form.where,
         evidence=evidence,

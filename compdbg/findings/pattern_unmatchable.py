@@ -40,9 +40,7 @@ def _finding(run: Run, id: str, problem: PatternProblem) -> Finding:
         code="pattern-unmatchable",
         severity="warning",
         title=f"Pattern {problem.pattern} of {problem.pass_name} {_WHAT[problem.problem]}: {problem.detail}",
-        cause=f"Matched against the graph it was traced from, the pattern fails: {problem.detail}."
-        if problem.problem == "no-self-match"
-        else f"In the graph it was traced from, {problem.detail}.",
+        cause=_cause(problem),
         suggestion=_ADVICE[problem.problem],
         where=problem.where,
         evidence=[id],
@@ -51,3 +49,12 @@ def _finding(run: Run, id: str, problem: PatternProblem) -> Finding:
         subject=f"{problem.pass_name}|{problem.pattern}|{problem.problem}",
         explains=own,
     )
+
+
+def _cause(problem: PatternProblem) -> str:
+    if problem.problem != "no-self-match":
+        return f"In the graph that the pattern was traced to, {problem.detail}."
+    text = f"Matched against the graph that it was traced to, the pattern fails: {problem.detail}."
+    if "view" in problem.detail and "reshape" in problem.detail:
+        text += " Inductor turns view into reshape before its post-grad passes, where this one runs."
+    return text

@@ -155,7 +155,7 @@ class Applying:
     def as_record(self, event: PatternPass) -> PatternPass:
         """The same with all patterns and what each left, to be kept with the artifact in a cache."""
         taken = {name for a in self.attempts if a.outcome == "matched" for name in (*a.consumed, a.anchor)}
-        left = [a for a in self.attempts if a.near and a.miss is not None and a.anchor not in taken]
+        left = [a for a in self.attempts if a.anchor not in taken and not taken.issuperset(a.near_nodes)]
         return msgspec.structs.replace(
             event,
             patterns=[entry.as_event() for entry, _ in self.info.noted_patterns()],
@@ -171,10 +171,15 @@ class Applying:
         return turn
 
     def _fired(self, tried: Tried, match: Any) -> None:
-        self._note(tried, "matched", True, None, [node.name for node in match.nodes])
+        self._note(tried, "matched", [], None, [node.name for node in match.nodes])
 
     def _note(
-        self, tried: Tried, outcome: str, near: bool, miss: NearMiss | None, consumed: list[str] | None = None
+        self,
+        tried: Tried,
+        outcome: str,
+        near: list[str],
+        miss: NearMiss | None,
+        consumed: list[str] | None = None,
     ) -> None:
         site = site_of(tried.node)
         self.attempts.append(
@@ -186,7 +191,8 @@ class Applying:
                 graph_id=self.graph_id,
                 anchor=site.name,
                 outcome=outcome,
-                near=near,
+                near=bool(near) or outcome == "matched",
+                near_nodes=near,
                 miss=miss,
                 where=self._line(tried.node) or self._line(site),
                 consumed=consumed or [],

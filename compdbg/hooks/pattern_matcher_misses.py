@@ -12,14 +12,15 @@ from compdbg.hooks.base import report_error
 from compdbg.hooks.pattern_matcher_entries import EntryInfo, cells, function_name, unwrapped
 from compdbg.hooks.pattern_matcher_lint import registration_of
 from compdbg.hooks.pattern_matcher_reasons import Stop
-from compdbg.hooks.pattern_matcher_sites import is_anchor, is_near, site_of
+from compdbg.hooks.pattern_matcher_sites import is_anchor, nodes_near, site_of
 from compdbg.hooks.pattern_matcher_trace import differing_ops, find_stop, second_reason
 from compdbg.hooks.pattern_matcher_words import described, op_name
 from compdbg.hooks.userline import of_node
 
-Ended = tuple[bool, NearMiss | None]
-"""Whether another op of the pattern is near, and where matching stopped."""
+Ended = tuple[list[str], NearMiss | None]
+"""The nodes of the pattern's other ops that are near, and where matching stopped."""
 
+MAX_NEAR = 16
 _MAX_DETAIL = 300
 
 
@@ -38,16 +39,16 @@ def examined(look: Callable[..., Ended], tried: Tried, *more: Any) -> Ended:
         return look(tried, *more)
     except Exception as error:
         report_error("pattern_matcher", error)
-        return False, NearMiss(reason="other", stage="first", detail="the attempt could not be looked into")
+        return [], NearMiss(reason="other", stage="first", detail="the attempt could not be looked into")
 
 
 def at_first_stage(tried: Tried) -> Ended:
     """The loose match failed. An anchor that, looked through, is another op is no site at all."""
     if not is_anchor(tried.node, tried.entry.ops):
-        return False, None
+        return [], None
     stop = find_stop(tried.matcher, tried.pattern, tried.node)
     if stop is None:
-        return False, None
+        return [], None
     return _near(tried, stop), _miss(tried, stop, stop.reason, "first")
 
 
@@ -78,7 +79,7 @@ def checked_away(
     if reason in ("dtype-mismatch", "shape-mismatch"):
         ops = ", ".join(sorted(map(op_name, differing_ops(tried.pattern, pattern))))
         stop.detail = f"traced at the real inputs, the pattern differs by {ops} from what was registered"
-    return bool(tried.entry.ops.telling), _miss(tried, stop, reason, "second")
+    return _near(tried, stop), _miss(tried, stop, reason, "second")
 
 
 def discarded(tried: Tried, match: Any) -> Ended:
@@ -98,16 +99,12 @@ def discarded(tried: Tried, match: Any) -> Ended:
 def unsupported(tried: Tried) -> Ended:
     """torch skipped the anchor before it tried the pattern, for the dtype of its values."""
     if not is_anchor(tried.node, tried.entry.ops):
-        return False, None
+        return [], None
     stop = find_stop(tried.matcher, tried.pattern, tried.node)
-    near = bool(tried.entry.ops.telling) if stop is None else _near(tried, stop)
-    dtypes = sorted(
-        {str(d) for n in [tried.node, *tried.node.all_input_nodes] if (d := _dtype(n)) is not None}
-    )
-    miss = _whole(
-        tried, "unsupported-dtype", "discard", "a dtype that Inductor generates code for", ", ".join(dtypes)
-    )
-    return near, miss[1]
+    dtypes = {str(d) for n in [tried.node, *tried.node.all_input_nodes] if (d := _dtype(n)) is not None}
+    wanted = "a dtype that Inductor generates code for"
+    whole, miss = _whole(tried, "unsupported-dtype", "discard", wanted, ", ".join(sorted(dtypes)))
+    return whole if stop is None else _near(tried, stop), miss
 
 
 def _refused(tried: Tried, check: Any) -> Ended:
@@ -135,7 +132,8 @@ def _whole(tried: Tried, reason: Reason, stage: str, wanted: str, found: str, de
         where=of_node(tried.node),
         detail=detail[:_MAX_DETAIL],
     )
-    return bool(ops.telling), miss
+    near = nodes_near(tried.node, tried.node, ops, (), False)
+    return [node.name for node in near[:MAX_NEAR]], miss
 
 
 def _miss(tried: Tried, stop: Stop, reason: Reason, stage: str) -> NearMiss:
@@ -160,8 +158,9 @@ def _input_index(placeholder: Any) -> int:
     return next(i for i, node in enumerate(inputs) if node is placeholder)
 
 
-def _near(tried: Tried, stop: Stop) -> bool:
-    return is_near(tried.node, stop.node, tried.entry.ops, stop.matched, stop.downstream)
+def _near(tried: Tried, stop: Stop) -> list[str]:
+    near = nodes_near(tried.node, stop.node, tried.entry.ops, stop.matched, stop.downstream)
+    return [node.name for node in near[:MAX_NEAR]]
 
 
 def _dtypes_differ(tried: Tried, stop: Stop) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 import threading
 import weakref
 from collections.abc import Iterator
@@ -27,6 +28,7 @@ class PassInfo:
         self.id = f"p{next(_numbers)}"
         self.pass_name = str(getattr(matcher_pass, "pass_name", None) or "")
         self.where = where
+        self._home = "" if self.pass_name or made_outside_torch else home_in_torch(matcher_pass)
         self.made_outside_torch = made_outside_torch
         self.custom = made_outside_torch
         self.maker: str | None = None
@@ -94,8 +96,22 @@ class PassInfo:
 
     def _fallback(self) -> str:
         if self.where is None:
-            return f"unnamed pass {self.id}"
+            return self._home or f"unnamed pass {self.id}"
         return f"unnamed pass ({self.where.file.rpartition('/')[2]}:{self.where.line})"
+
+
+def home_in_torch(matcher_pass: Any) -> str:
+    """What torch calls a pass that has no name: `post_grad.pass_patterns[1]`."""
+    for module_name, module in list(sys.modules.items()):
+        if not module_name.startswith("torch._inductor.fx_passes."):
+            continue
+        for name, value in list(vars(module).items()):
+            held = list(value) if isinstance(value, (list, tuple)) else [value]
+            at = next((i for i, each in enumerate(held) if each is matcher_pass), None)
+            if at is not None:
+                index = f"[{at}]" if isinstance(value, (list, tuple)) else ""
+                return f"{module_name.rpartition('.')[2]}.{name}{index}"
+    return ""
 
 
 def info_of(matcher_pass: Any) -> PassInfo:

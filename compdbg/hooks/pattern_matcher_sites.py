@@ -137,27 +137,24 @@ def is_cast(target: Any) -> bool:
     return base_name(target) in _CASTS
 
 
-def is_near(anchor: Any, stopped: Any, ops: PatternOps, matched: Iterable[Any], downstream: bool) -> bool:
-    """Whether, besides the anchor, another op of the pattern was matched or stands close by.
+def nodes_near(
+    anchor: Any, stopped: Any, ops: PatternOps, matched: Iterable[Any], downstream: bool
+) -> list[Any]:
+    """Besides the anchor, the nodes of other ops of the pattern: matched, or close to where it stopped.
 
     Looked for in what the anchor is computed from; `downstream`, for a further output of the
     pattern, in what is computed from where matching stopped.
     """
-    telling = ops.telling
-    if not telling:
-        return False
+    if not ops.telling:
+        return []
     site = site_of(anchor)
-    if any(target_of(n) in telling for n in matched if site_of(n) is not site):
-        return True
     inside = None if downstream else _ancestors(anchor, ops.nodes + HOPS)
-    reached, edge = {stopped}, [stopped]
-    for hop in range(HOPS + 1):
-        if any(target_of(n) in telling for n in edge if site_of(n) is not site):
-            return True
-        if hop < HOPS:
-            edge = [n for n in dict.fromkeys(_next_to(edge, inside)) if n not in reached]
-            reached.update(edge)
-    return False
+    reached, edge = {stopped: None}, [stopped]
+    for _ in range(HOPS):
+        edge = [n for n in dict.fromkeys(_next_to(edge, inside)) if n not in reached]
+        reached.update(dict.fromkeys(edge))
+    close = dict.fromkeys([*matched, *reached])
+    return [n for n in close if target_of(n) in ops.telling and site_of(n) is not site]
 
 
 def _next_to(edge: list[Any], inside: set[Any] | None) -> Iterator[Any]:

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from functools import cached_property
 
+import msgspec
 from msgspec import Struct
 
 from compdbg.events import PatternForm, PatternPass, PatternProblem, Piece
@@ -48,12 +49,20 @@ class Fusion:
         found: list[FusionRow] = []
         for key, applied in self.applied.items():
             mine = [s for s in self.sites if (s.process, s.pass_id) == key]
-            found += rows_of(applied, mine)
+            found += [self._with_form(row, applied) for row in rows_of(applied, mine)]
         known = cached_rows(self._log)
         told = {(row.process, row.pass_) for row in known}
         found += known
         found += [idle_row(i) for i in self.idle if i.outcome != "cached" or (i.process, i.name) not in told]
         return sorted(found, key=lambda r: (not r.custom, r.pass_))
+
+    def _with_form(self, row: FusionRow, applied: Applied) -> FusionRow:
+        """A row without a candidate says in which other form the graph holds its pattern."""
+        if row.outcome != "no-candidate":
+            return row
+        place = (applied.name, row.pattern, row.graph)
+        form = next((f for _, f in self.forms if (f.pass_name, f.pattern, f.graph) == place), None)
+        return row if form is None else msgspec.structs.replace(row, why=in_words(form))
 
     def __iter__(self) -> Iterator[FusionRow]:
         return iter(self.rows)
@@ -138,6 +147,18 @@ def _matched(rows: list[FusionRow], twins: dict[str, int]) -> int | None:
 def _times(graph: str | None, twins: dict[str, int]) -> int:
     """How often what was compiled for a graph is run: once for it, and once for each twin."""
     return next((1 + n for piece, n in twins.items() if f"{graph} ".startswith(f"{piece} ")), 1)
+
+
+FORMS = {
+    "decomposed": "the graph computes {wanted} with {found}, op by op",
+    "overload": "the graph calls {found} where the pattern has {wanted}",
+    "torch-function": "the graph still calls {found}, and the pattern has {wanted}",
+}
+
+
+def in_words(form: PatternForm) -> str:
+    """Another form of a pattern as a clause."""
+    return FORMS[form.form].format(wanted=form.wanted, found=form.found)
 
 
 def whole_outcome(outcomes: list[str]) -> str:

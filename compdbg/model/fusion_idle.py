@@ -114,12 +114,12 @@ class _Process:
         return _Compile(record, event, position, cached, failed)
 
     def _subjects(self, events: list[FusionEnabled]) -> Iterator[_Subject]:
-        first = events[0]
+        first = next((event for event in events if event.by_user), events[0])
         called = any(c.key == first.key and c.disabled_by is None for c in self.called)
         linked = {each.pass_id: each for event in events for each in event.passes}
         for pass_id, each in linked.items():
             name = self.applied.get(pass_id)
-            yield _Subject(name or each.name, each.aliases, name is not None, each.where or first.where)
+            yield _Subject(name or each.name, each.aliases, name is not None, first.where or each.where)
         if not linked:
             yield _Subject(first.name, [], called, first.where)
 

@@ -127,7 +127,9 @@ def _outcome(
     if matched:
         return "fired", []
     elsewhere = [s for s in tried if s.state in ("taken", "superseded")]
-    if any(any(_is_near(s, name)) for s in elsewhere) or (elsewhere and len(elsewhere) == len(tried)):
+    if any(a.event.near for s in elsewhere for a in s.attempts if a.event.pattern == name) or (
+        elsewhere and len(elsewhere) == len(tried)
+    ):
         return "superseded", elsewhere
     if not tried and _sibling_fired(name, runs, applied):
         return "superseded", []

@@ -35,8 +35,9 @@ class Attempt(Struct, frozen=True):
 class Site(Struct, frozen=True):
     """An anchor of one graph, with what became of it under one pass.
 
-    `state`: `taken` (a pattern of the pass fired here), `superseded` (another pass took it),
-    `missed` (near, and nobody took it), `unlike` (nothing of a pattern is near).
+    `state`: `taken` (a pattern of the pass fired here), `superseded` (another pass took it, or what
+    is near belongs to a match elsewhere), `missed` (near, and nobody took it), `unlike` (nothing of
+    a pattern is near).
     """
 
     process: str
@@ -63,32 +64,41 @@ class Site(Struct, frozen=True):
 def build_sites(log: Log) -> list[Site]:
     """All sites of a run. Of several tries of a pattern at a site, the last one counts."""
     edges = _Edges(log)
+    taken = _taken(log)
     last: dict[tuple[str, str, int, str], dict[str, Attempt]] = defaultdict(dict)
-    taken: dict[tuple[str, int], set[str]] = defaultdict(set)
     for header, event in log.of(MatchAttempt):
-        if event.outcome == "matched":
-            taken[header.process, event.graph_id].update((*event.consumed, event.anchor))
-        elif event.miss is None:
+        if event.outcome != "matched" and event.miss is None:
             continue
-        key = (header.process, event.pass_id, event.graph_id, event.anchor)
-        known = last[key].get(event.pattern)
+        tries = last[header.process, event.pass_id, event.graph_id, event.anchor]
+        known = tries.get(event.pattern)
         if known is None or known.event.outcome != "matched":
             miss = edges.read(event)
-            near = event.near or (miss is not None and miss.reason == "crosses-split")
-            last[key][event.pattern] = Attempt(header.id, event, miss, near)
+            elsewhere = taken[header.process, event.graph_id].issuperset(event.near_nodes)
+            near = (event.near and not elsewhere) or (miss is not None and miss.reason == "crosses-split")
+            tries[event.pattern] = Attempt(header.id, event, miss, near)
     return [_site(key, tuple(tries.values()), taken) for key, tries in last.items()]
 
 
-def _site(
-    key: tuple[str, str, int, str], attempts: tuple[Attempt, ...], taken: dict[tuple[str, int], set[str]]
-) -> Site:
+Taken = dict[tuple[str, int], set[str]]
+
+
+def _taken(log: Log) -> Taken:
+    """By process and graph, the nodes that matches replaced."""
+    taken: Taken = defaultdict(set)
+    for header, event in log.of(MatchAttempt):
+        if event.outcome == "matched":
+            taken[header.process, event.graph_id].update((*event.consumed, event.anchor))
+    return taken
+
+
+def _site(key: tuple[str, str, int, str], attempts: tuple[Attempt, ...], taken: Taken) -> Site:
     process, pass_id, graph_id, anchor = key
     if any(a.event.outcome == "matched" for a in attempts):
         state = "taken"
-    elif anchor in taken[process, graph_id]:
-        state = "superseded"
+    elif any(a.near for a in attempts) and anchor not in taken[process, graph_id]:
+        state = "missed"
     else:
-        state = "missed" if any(a.near for a in attempts) else "unlike"
+        state = "superseded" if any(a.event.near for a in attempts) else "unlike"
     return Site(process, pass_id, attempts[0].event.graph, graph_id, anchor, state, attempts)
 
 

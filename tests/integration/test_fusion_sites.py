@@ -107,6 +107,29 @@ class TestSiblings:
         assert run.fusion["Second"].outcome == "fired"
         assert not alarms(run)
 
+    def test_what_is_near_belongs_to_a_match_elsewhere(self, record_here: Recorder) -> None:
+        """Both `round`s follow a norm within four hops, but that norm is fused with the first."""
+
+        def layer(x: Tensor, w: Tensor) -> Tensor:
+            normal = ops.rms(x, w, 1e-5).round()
+            return (normal.sin() * 2).round()
+
+        with record_here() as run:
+            rms_pass().apply(graph_of(layer, X, W))
+        row = only_row(run, "RMSRound")
+        assert (row.outcome, row.matched, row.candidates, row.sites_left) == ("fired", 1, 2, 0)
+        assert not alarms(run)
+
+    def test_another_site_between_does_not_hide_a_miss(self, record_here: Recorder) -> None:
+        def layer(x: Tensor, w: Tensor) -> Tensor:
+            normal = ops.rms(x, w, 1e-5).round()
+            return ops.rms(normal, w, 1e-6).sin().round()
+
+        with record_here() as run:
+            rms_pass().apply(graph_of(layer, X, W))
+        assert only_row(run, "RMSRound").sites_left == 1
+        assert findings(run, "fusion-missed")[0].data["reason"] == "target-mismatch"
+
     def test_duplicates_of_one_name(self, record_here: Recorder) -> None:
         """Two patterns whose functions are called alike and close over nothing are numbered."""
         with record_here() as run:
