@@ -47,7 +47,7 @@ class TestTwins:
             {"function": operator.mul},
             {"dtype": torch.float16},
         ],
-        ids=str,
+        ids=["scale", "scale type", "width", "callee", "operator", "dtype"],
     )
     def test_everything_else_does(self, other):
         assert structure.twin_of(structure.structure_of(piece(**other)), named(first=piece())) is None
