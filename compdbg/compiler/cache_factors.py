@@ -125,11 +125,6 @@ def operators_by_name(names: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def source_factors(files: Iterable[str]) -> dict[str, str]:
-    """The content of each file that was traced, by hash."""
-    return {f"source {file}": file_hash(file) for file in sorted(files)}
-
-
 def file_hash(file: str) -> str:
     """Of a file that can't be read, or is none (`<string>`), its name is all that is known."""
     try:

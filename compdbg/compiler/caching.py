@@ -54,29 +54,31 @@ class Cache:
         return self.root / key / f"rank_{rank()}"
 
     def look_up(self, factors: dict[str, str], place: Place, name: str = ENTRY) -> Entry | None:
-        """The entry for these factors; a miss, and why, is an event."""
+        """The entry for these factors; a miss, and why, is an event. A hit is for the caller to say."""
         key = key_of(factors)
         if self.disabled:
             self.say(key, place, "disabled", reason=self.disabled)
             return None
-        started = time.perf_counter()
         path = self.folder(key) / name
         try:
             data = path.read_bytes()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             self.say_miss(key, factors, place)
             return None
         except OSError as error:
             self.problem(f"can't be read: {error.strerror}", path)
             return None
         try:
-            entry = from_bytes(data, key)
+            return from_bytes(data, key)
         except Unusable as unusable:
             self.reject(key, place, unusable.result, str(unusable), path)
             return None
+
+    def hit(self, entry: Entry, place: Place, started: float) -> None:
+        """Say that an entry was loaded."""
+        size = sum(map(len, entry.sections.values()))
         elapsed = (time.perf_counter() - started) * 1e3
-        self.say(key, place, "hit", bytes=len(data), duration_ms=elapsed)
-        return entry
+        self.say(entry.key, place, "hit", bytes=size, duration_ms=elapsed)
 
     def reject(self, key: str, place: Place, result: str, reason: str, path: Path | None = None) -> None:
         """Say that an entry was found and is not used."""

@@ -120,6 +120,7 @@ class CompilerManager:
     def _loaded(self, factors: dict[str, str], place: Place, family: Family) -> Compiled | None:
         if not family.stable:
             return None
+        started = time.perf_counter()
         entry = self.cache.look_up(factors, place)
         if entry is None:
             return None
@@ -136,6 +137,7 @@ class CompilerManager:
         except Exception as error:
             self.cache.reject(entry.key, place, "stale", f"loading failed: {type(error).__name__}: {error}")
             return None
+        self.cache.hit(entry, place, started)
         record = msgspec.convert(entry.about["record"], WorkRecord)
         record.emit("ours", entry.key, place.graph, entry.made)
         return Compiled(

@@ -11,7 +11,7 @@ import inspect
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +104,7 @@ class ModelCache:
             self.cache.problem(f"{self.place.graph} can't be kept: {type(error).__name__}: {error}")
             return
         conditions = Conditions(
-            sources=factors_of.source_factors(_sources(result)),
+            sources=_sources(result),
             operators=model.operators,
             guards=guards,
         )
@@ -146,9 +146,7 @@ class ModelCache:
             refused.append(("stale", reason_text, None))
             return None
         model: CompiledModel = function._artifacts.compiled_fn
-        elapsed = (time.perf_counter() - started) * 1e3
-        size = sum(map(len, entry.sections.values()))
-        self.cache.say(key, self.place, "hit", bytes=size, duration_ms=elapsed)
+        self.cache.hit(entry, self.place, started)
         model.emit_report(entry.about["pieces"], key, entry.made)
         return Loaded(function, model, conditions.guards, key)
 
@@ -197,13 +195,16 @@ def _described(value: Any, seen: dict[int, int]) -> str:
     return repr(value) if plain else f"{type(value).__module__}.{type(value).__qualname__}"
 
 
-def _sources(result: Any) -> Iterable[str]:
-    """The modules whose code was traced, as `module file`, less torch's own."""
+def _sources(result: Any) -> dict[str, str]:
+    """The content, by hash, of each file whose code was traced, less torch's own."""
     home = str(Path(torch.__file__).parent)
-    for source in result.source_info().inlined_sources:
-        file = _file_of_module(source.module)
-        if file is not None and not file.startswith(home):
-            yield f"{source.module} {file}"
+    modules = {source.module for source in result.source_info().inlined_sources}
+    files = {module: _file_of_module(module) for module in sorted(modules)}
+    return {
+        f"source {module} {file}": factors_of.file_hash(file)
+        for module, file in files.items()
+        if file is not None and not file.startswith(home)
+    }
 
 
 def _file_of(name: str) -> str:
