@@ -95,3 +95,5 @@ class CloneRemoved(Event, frozen=True):
     readers: list[str]
     where: Where | None = None
     compile_id: str | None = None
+    read_at: Where | None = None
+    """The user's line of the first reader."""

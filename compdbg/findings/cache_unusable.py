@@ -26,7 +26,7 @@ def cache_unusable(run: Run) -> Iterator[Finding]:
     for lookup in run.lookups:
         if lookup.result == "bypass" and _OWN_DOING.search(lookup.reason):
             bypassed[_kind(lookup.reason)].append(lookup)
-    yield from (_of_bypass(found) for found in bypassed.values())
+    yield from (_of_bypass(run, found) for found in bypassed.values())
 
 
 def _of_problem(reason: str, path: str, found: list[Problem]) -> Finding:
@@ -59,18 +59,21 @@ def _of_problem(reason: str, path: str, found: list[Problem]) -> Finding:
     )
 
 
-def _of_bypass(found: list[Lookup]) -> Finding:
+def _of_bypass(run: Run, found: list[Lookup]) -> Finding:
     reason = found[0].reason
     pieces = sorted({lookup.piece or "?" for lookup in found})
+    culprits = [p for p in run.passes if p.slot and p.where and "pass" in reason.lower()]
+    named = f" ({listed(sorted({p.name for p in culprits}))})" if culprits else ""
     return Finding(
         code="cache-unusable",
         severity="warning",
-        title=f"compiled artifacts are not cached: {reason}",
+        title=f"compiled artifacts are not cached: {reason}{named}",
         cause=(
             f"torch bypassed its {listed(sorted({e.layer.upper() for e in found}))} cache for graph "
-            f"{listed(pieces)}: {reason}. Every start of the program compiles again."
+            f"{listed(pieces)}: {reason}{named}. Every start of the program compiles again."
         ),
         suggestion=_bypass_advice(reason),
+        where=culprits[0].where if culprits else None,
         evidence=[lookup.event for lookup in found],
         cost=Cost(results="same"),
         data={

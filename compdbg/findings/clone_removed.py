@@ -22,15 +22,17 @@ def clone_removed(run: Run) -> Iterator[Finding]:
 def _finding(pass_name: str, op: str, found: list[tuple[Header, CloneRemoved]]) -> Finding:
     event = found[0][1]
     where = next((e.where for _, e in found if e.where is not None), None)
+    read_at = next((e.read_at for _, e in found if e.read_at is not None), None)
     readers = list(dict.fromkeys(reader for _, e in found for reader in e.readers))
     return Finding(
         code="clone-removed",
         severity="error",
-        title=f"after the pass {pass_name}, {op} overwrites {event.base} before {listed(readers)} read it",
+        title=f"the pass {pass_name} lets {op} overwrite {event.base} before {listed(readers)} "
+        f"({at(read_at)}) read it",
         cause=(
-            f"In graph {event.graph}, {listed(readers)} need what {event.base} held before {op} "
-            f"({at(where)}) writes to it. Before the pass {pass_name} the write went to a copy, or came "
-            f"later; after it the write is in place and comes first, so they read the new value."
+            f"In graph {event.graph}, {listed(readers)} at {at(read_at)} need what {event.base} held before "
+            f"{op} ({at(where)}) writes to it. Before the pass the write went to a copy, or came later; "
+            "after it the write is in place and comes first, so the new value is read."
         ),
         suggestion=(
             f"Let the pass write to a clone of {event.base} where a reader of the old value follows, or "

@@ -26,7 +26,7 @@ def _finding(run: Run, pass_name: str, op: str, found: list[tuple[Header, Effect
     graphs = sorted({event.graph for _, event in found})
     nodes = list(dict.fromkeys(event.node for _, event in found))
     named = f"{pass_name} ({passed.slot})" if passed is not None and passed.slot else pass_name
-    defined = f" It is defined at {at(passed.where)}." if passed is not None and passed.where else ""
+    defined = f" The pass is defined at {at(passed.where)}." if passed is not None and passed.where else ""
     return Finding(
         code="side-effect-removed",
         severity="error",

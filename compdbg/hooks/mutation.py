@@ -25,6 +25,14 @@ _METADATA_OPS = ("aten.sym_size", "aten.sym_stride", "aten.sym_numel", "aten.sym
 MAX_REPORTED = 20
 
 
+class Late(NamedTuple):
+    """A write in place, what it was before the pass, and the nodes behind it that want the old value."""
+
+    write: Effect
+    was: Effect | None
+    readers: list[Any]
+
+
 class Place(NamedTuple):
     """The pass in which something happened, and the graph it worked on."""
 
@@ -46,10 +54,10 @@ def compare(before: list[Effect], graph: Any, place: Place, told: set[str]) -> N
         if effect.node.name not in told:
             told.add(effect.node.name)
             _report_lost(effect, place)
-    for effect, late in list(late_readers(before, after, graph))[:MAX_REPORTED]:
-        if effect.node.name not in told:
-            told.add(effect.node.name)
-            _report_late(effect, late, place)
+    for late in list(late_readers(before, after, graph))[:MAX_REPORTED]:
+        if late.write.node.name not in told:
+            told.add(late.write.node.name)
+            _report_late(late, place)
 
 
 def _report_lost(effect: Effect, place: Place) -> None:
@@ -64,15 +72,16 @@ def _report_lost(effect: Effect, place: Place) -> None:
     probe.emit(event)
 
 
-def _report_late(effect: Effect, late: list[Any], place: Place) -> None:
+def _report_late(late: Late, place: Place) -> None:
     event = CloneRemoved(
         pass_name=place.pass_name,
         graph=place.graph,
-        op=effect.op,
-        base=effect.origin.name,
-        readers=[reader.name for reader in late],
-        where=_where(effect),
+        op=late.write.op,
+        base=late.write.origin.name,
+        readers=[reader.name for reader in late.readers],
+        where=_where(late.write) or (_where(late.was) if late.was is not None else None),
         compile_id=compile_id(),
+        read_at=next((w for reader in late.readers if (w := of_node(reader))), None),
     )
     probe.emit(event)
 
@@ -141,29 +150,30 @@ def _reads_directly(effect: Effect, remaining: set[Any]) -> bool:
     return any(reader in effect.new and reader in remaining for reader in readers(root(effect.base)))
 
 
-def late_readers(before: list[Effect], after: list[Effect], graph: Any) -> Iterable[tuple[Effect, list[Any]]]:
+def late_readers(before: list[Effect], after: list[Effect], graph: Any) -> Iterable[Late]:
     """Writes in place, each with the nodes behind it that want what they overwrite."""
     wanted = _old_readers(before, after)
-    if not any(wanted.values()):
+    if not any(old for _, old in wanted.values()):
         return
     order = {node: at for at, node in enumerate(graph.nodes)}
     for effect in after:
-        old = wanted.get((effect.node, effect.argument))
+        was, old = wanted.get((effect.node, effect.argument), (None, frozenset()))
         if not old or not effect.in_place:
             continue
         start = root(effect.base)
-        present = set(readers(start))
         late = [
             reader
-            for reader in sorted(old & present, key=order.__getitem__)
+            for reader in sorted(old.intersection(readers(start)), key=order.__getitem__)
             if order[reader] > order[effect.node] and _wants_memory(reader, effect, start)
         ]
         if late:
-            yield effect, late
+            yield Late(effect, was, late)
 
 
-def _old_readers(before: list[Effect], after: list[Effect]) -> dict[tuple[Any, str], frozenset[Any]]:
-    """For each write in place after the pass: who wanted the value from before it.
+def _old_readers(
+    before: list[Effect], after: list[Effect]
+) -> dict[tuple[Any, str], tuple[Effect | None, frozenset[Any]]]:
+    """For each write in place after the pass: what it was, and who wanted the value from before it.
 
     Writes are paired by node, else by op and memory in their order; one that has no partner
     took the place of all that are gone from its memory.
@@ -171,17 +181,17 @@ def _old_readers(before: list[Effect], after: list[Effect]) -> dict[tuple[Any, s
     by_key = {(e.node, e.argument): e for e in before}
     kept = {(e.node, e.argument) for e in after}
     waiting = [e for e in before if (e.node, e.argument) not in kept]
-    found: dict[tuple[Any, str], frozenset[Any]] = {}
+    found: dict[tuple[Any, str], tuple[Effect | None, frozenset[Any]]] = {}
     for effect in after:
         if not effect.in_place or effect.base is None:
             continue
         key = (effect.node, effect.argument)
         partner = by_key.get(key) or _take(waiting, effect)
         if partner is not None:
-            found[key] = partner.old
-        else:
-            gone = [e.old for e in waiting if e.origin is effect.origin]
-            found[key] = frozenset().union(*gone) if effect.op != COPY else frozenset()
+            found[key] = (partner, partner.old)
+        elif effect.op != COPY:
+            gone = [e for e in waiting if e.origin is effect.origin]
+            found[key] = (gone[0] if gone else None, frozenset().union(*(e.old for e in gone)))
     return found
 
 

@@ -283,6 +283,7 @@ class TestCopiesThatAreDropped:
         assert finding.data["pass"] == "in_place"
         assert finding.data["op"] == "mut.write"
         assert finding.data["readers"] == ["add"]
+        assert "torch.ops.mut.write(x, old)" in _line(finding)
 
     def test_inductor_keeps_the_copy(self, seen: Any) -> None:
         assert seen(keeps_old, torch.ones(4), cache()) == []
