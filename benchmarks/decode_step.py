@@ -60,7 +60,7 @@ class Bench:
     def metadata(self, n: int) -> AttentionMetadata:
         each = self.blocks_each
         sequences = [(self.context, 1, range(1 + i * each, 1 + (i + 1) * each)) for i in range(n)]
-        return metadata_of(sequences, each, self.device)
+        return metadata_of(sequences, each, self.device, uniform_decode=True)
 
     def step(self, call: Callable[..., torch.Tensor], n: int, *, uniform: bool = True) -> Step:
         """A step of one way at batch n, to be called again and again."""

@@ -30,6 +30,7 @@ from compdbg import probe
 from compdbg.compiler import warm_up
 from compdbg.events import Capture
 from fixtures.models import SIZES, attention
+from fixtures.models.metadata import metadata_of
 
 ROOT = Path(__file__).parent.parent
 Row = dict[str, Any]
@@ -90,18 +91,22 @@ def kernels(run: Run) -> Row:
     """Attention's kernels against plain PyTorch; where they disagree, plain PyTorch is used from here on."""
     query = torch.randn(5, 16, 128, device="cuda", dtype=torch.bfloat16)
     key, value = torch.randn(2, 5, 4, 128, device="cuda", dtype=torch.bfloat16)
-    from fixtures.models.metadata import metadata_of
-
-    metadata = metadata_of([(0, 2, [1]), (40, 3, [4, 2, 3])], 4, "cuda")
-    found = []
-    for use in (attention.reference_attention, attention._kernels()):
-        torch.manual_seed(0)
-        cache = torch.randn(2, 5, 16, 4, 128, device="cuda", dtype=torch.bfloat16)
-        out = torch.empty_like(query)
-        use(query, key, value, out, cache, metadata, 0.1)
-        found.append((out, cache))
-    errors = [relative_error(b, a) for a, b in zip(*found, strict=True)]
-    if max(errors) > 2e-2:
+    ones = [(i * 9, 1, [1 + 3 * i, 3 + 3 * i, 2 + 3 * i]) for i in range(5)]
+    batches = {
+        "mixed": metadata_of([(0, 2, [1]), (40, 3, [4, 2, 3])], 4, "cuda"),
+        "decode": metadata_of(ones, 4, "cuda", uniform_decode=True),
+    }
+    errors: Row = {}
+    for name, metadata in batches.items():
+        found = []
+        for use in (attention.reference_attention, attention._kernels()):
+            torch.manual_seed(0)
+            cache = torch.randn(2, 20, 16, 4, 128, device="cuda", dtype=torch.bfloat16)
+            out = torch.empty_like(query)
+            use(query, key, value, out, cache, metadata, 0.1)
+            found.append((out, cache))
+        errors[name] = [relative_error(b, a) for a, b in zip(*found, strict=True)]
+    if not max(max(each) for each in errors.values()) < 2e-2:
         attention.use_reference()
     return {"relative_error": errors, "used": attention._kernels().__name__}
 

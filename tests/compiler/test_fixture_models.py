@@ -178,17 +178,21 @@ def test_the_kernels_agree_with_the_reference_in_tritons_interpreter():
         from fixtures.models.metadata import metadata_of
         torch.manual_seed(0)
         for heads, kv_heads, head_dim in ((4, 2, 16), (8, 1, 32), (16, 4, 128)):
-            metadata = metadata_of([(0, 3, [2]), (70, 1, [3, 4, 5, 6, 7]), (15, 2, [1, 9])], 6).pad_to(8)
+            mixed = metadata_of([(0, 3, [2]), (70, 1, [3, 4, 5, 6, 7]), (15, 2, [1, 9])], 6)
+            ones = [(0, 1, [2]), (70, 1, [3, 4, 5, 6, 7]), (15, 1, [1]), (16, 1, [9, 8])]
+            decode = metadata_of(ones, 6, uniform_decode=True)
             query = torch.randn(8, heads, head_dim)
             key, value = torch.randn(2, 8, kv_heads, head_dim)
-            results = []
-            for use in (reference_attention, triton_attention):
-                torch.manual_seed(1)
-                cache = torch.randn_like(empty_cache(10, kv_heads, head_dim, torch.float32, "cpu"))
-                out = torch.zeros_like(query)
-                use(query, key, value, out, cache, metadata, head_dim**-0.5)
-                results.append((out[:6], cache[:, 1:]))
-            torch.testing.assert_close(results[0], results[1])
+            for metadata in (mixed, decode):
+                n = metadata.num_tokens
+                results = []
+                for use in (reference_attention, triton_attention):
+                    torch.manual_seed(1)
+                    cache = torch.randn_like(empty_cache(10, kv_heads, head_dim, torch.float32, "cpu"))
+                    out = torch.zeros_like(query)
+                    use(query, key, value, out, cache, metadata.pad_to(8), head_dim**-0.5)
+                    results.append((out[:n], cache))
+                torch.testing.assert_close(results[0], results[1])
     """
     root = Path(__file__).parents[2]
     subprocess.run(

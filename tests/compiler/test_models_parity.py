@@ -56,7 +56,7 @@ def batches(n, target):
     prompt = min(max(n // 2, 1), 32)
     mixed = [(0, prompt, [140, 141]), *decode[: n - prompt]]
     for sequences, uniform in ((decode, True), (mixed, n == 1)):
-        metadata = metadata_of(sequences, 2, target)
+        metadata = metadata_of(sequences, 2, target, uniform_decode=uniform)
         positions = torch.cat([torch.arange(c, c + new, device=target) for c, new, _ in sequences])
         yield metadata, positions, uniform
 
