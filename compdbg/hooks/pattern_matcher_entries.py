@@ -15,8 +15,6 @@ from compdbg.hooks.pattern_matcher_sites import PatternOps, ops_of
 from compdbg.hooks.pattern_matcher_words import op_name
 from compdbg.hooks.userline import of_code
 
-_SIMPLE = (int, float, str, bool)
-
 
 class EntryInfo(Struct):
     """What is known of one registered entry; holds nothing of the entry alive but its ops."""
@@ -69,11 +67,18 @@ def unique_names(names: list[str], functions: list[Any]) -> list[str]:
     unique = list(names)
     for name in {n for n in names if names.count(n) > 1}:
         same = [i for i, n in enumerate(names) if n == name]
-        told = [_constants(functions[i]) for i in same]
+        told = _differences([_constants(functions[i]) for i in same])
         apart = len(set(told)) == len(told)
         for number, i in enumerate(same, 1):
             unique[i] = f"{name}({told[number - 1]})" if apart else f"{name}#{number}"
     return unique
+
+
+def _differences(constants: list[dict[str, str]]) -> list[str]:
+    """What the functions of one name close over, as far as it differs among them."""
+    keys = sorted({key for each in constants for key in each})
+    differing = [key for key in keys if len({each.get(key) for each in constants}) > 1]
+    return [", ".join(f"{key}={each[key]}" for key in differing if key in each) for each in constants]
 
 
 def is_custom(entry: Any) -> bool:
@@ -155,11 +160,21 @@ def _name(entry: Any, function: Any) -> str:
     return str(getattr(entry, "pattern_name", None) or function_name(function))
 
 
-def _constants(function: Any) -> str:
-    simple = {
-        n: v for n, v in cells(function).items() if isinstance(v, _SIMPLE) or "dtype" in type(v).__name__
-    }
-    return ", ".join(f"{name}={value}" for name, value in sorted(simple.items()))
+def _constants(function: Any) -> dict[str, str]:
+    """The plain values that a function closes over, and those of the objects it closes over."""
+    found: dict[str, str] = {}
+    for name, value in cells(function).items():
+        if _is_plain(value):
+            found[name] = str(value)
+        elif not isinstance(value, type) and not callable(value):
+            found[name] = type(value).__name__
+            attributes = getattr(value, "__dict__", {})
+            found |= {n: str(v) for n, v in list(attributes.items()) if _is_plain(v)}
+    return found
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, (int, float, str, bool)) or type(value).__name__ == "dtype"
 
 
 def made_in_torch(frame: FrameType | None) -> bool:

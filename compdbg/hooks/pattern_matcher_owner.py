@@ -42,18 +42,28 @@ def held_by(matcher_pass: Any, holder: Any) -> None:
 
 def maker_of(frame: FrameType | None) -> str | None:
     """The class in whose `__init__` a pass is made; None where the same `__init__` makes several."""
-    chain: list[str] = []
-    step = frame
-    while step is not None and (cls := _class_of(step, "__init__")) is not None:
-        chain.append(cls)
-        step = step.f_back
-        while step is not None and "<locals>" in step.f_code.co_qualname and _class_of(step, "") is None:
-            step = step.f_back
-    if frame is None or not chain:
+    name = None if frame is None else _class_of(frame, "__init__")
+    if frame is None or name is None:
         return None
     last, _here.made = getattr(_here, "made", None), (id(frame), frame.f_code, frame.f_lasti)
     again = last is not None and last[:2] == (id(frame), frame.f_code) and last[2] < frame.f_lasti
-    return None if again else chain[-1]
+    return None if again else _derived(frame, name)
+
+
+def _derived(frame: FrameType, name: str) -> str:
+    """The class whose `__init__` called this one by `super()`, perhaps through a decorator's wrapper."""
+    base, step = frame.f_globals.get(name), frame.f_back
+    while step is not None:
+        outer = _class_of(step, "__init__")
+        if outer is None and "<locals>" not in step.f_code.co_qualname:
+            break
+        cls = None if outer is None else step.f_globals.get(outer)
+        if outer is not None:
+            if not (isinstance(cls, type) and isinstance(base, type) and issubclass(cls, base)):
+                break
+            name, base = outer, cls
+        step = step.f_back
+    return name
 
 
 def owner_of(matcher_pass: Any, maker: str | None, depth: int | None) -> Owner:

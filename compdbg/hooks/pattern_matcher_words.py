@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -27,11 +28,11 @@ def op_name(target: Any) -> str:
         return "getitem"
     if hasattr(target, "_schema") or hasattr(target, "op_overloads"):
         return str(target)
+    plain = str(getattr(target, "__name__", ""))
+    if plain and getattr(sys.modules.get("torch"), plain, None) is target:
+        return f"torch.{plain}"
     module = str(getattr(target, "__module__", "") or "")
-    name = getattr(target, "__qualname__", None) or getattr(target, "__name__", None) or str(target)
-    if module.startswith("torch._"):
-        module = "torch"
-    return f"{module}.{name}".lstrip(".")
+    return f"{module}.{getattr(target, '__qualname__', None) or plain or target}".lstrip(".")
 
 
 def is_op(expr: Any) -> bool:
@@ -64,7 +65,10 @@ def wanted(pattern: Any) -> str:
     if not is_op(pattern):
         named = getattr(pattern, "name", None) or type(pattern).__name__
         return str(named) if hasattr(pattern, "_match") else value(pattern)
-    fns, args = pattern.fns, getattr(pattern, "args", ())
+    fns = pattern.fns
+    args: Any = getattr(pattern, "args", ())
+    if operator.getitem in fns and len(args) == 2 and is_op(args[0]):
+        return f"item {value(args[1])} of {wanted(args[0])}"
     if is_auto_functionalized(fns[0]) and args and not hasattr(args[0], "_match"):
         return f"{base_name(fns[0])}({op_name(args[0])})"
     more = f" (or {len(fns) - 1} more)" if len(fns) > 1 else ""
@@ -75,12 +79,11 @@ def found(node: Any) -> str:
     """What stands in the graph: an op's name, an input, a constant."""
     if not is_node(node):
         return f"the constant {value(node)}"
-    if node.op == "placeholder":
-        return f"graph input {node.name}"
-    if node.op == "output":
-        return "graph output"
-    if node.op == "get_attr":
-        return f"attribute {node.target}"
+    if node.op in ("placeholder", "output", "get_attr"):
+        edges = {"placeholder": f"graph input {node.name}", "output": "graph output"}
+        return edges.get(node.op, f"attribute {node.target}")
+    if node.target is operator.getitem and is_node(node.args[0]):
+        return f"item {value(node.args[1])} of {found(node.args[0])}"
     if is_auto_functionalized(node.target) and node.args:
         return f"{base_name(node.target)}({op_name(node.args[0])})"
     return op_name(callee(node))

@@ -33,6 +33,45 @@ pytestmark = pytest.mark.torch
 Recorder = Callable[..., AbstractContextManager[Any]]
 
 
+class FusionBase(CustomGraphPass):
+    """A base class that makes the pass for what derives from it."""
+
+    def __init__(self, pass_name: str) -> None:
+        self.pm_pass = pm.PatternMatcherPass(pass_name=pass_name)
+        for eps in (1e-5, 1e-6):
+            Pattern(eps).register(self.pm_pass)
+
+    def __call__(self, graph: Any) -> None:
+        self.pm_pass.apply(graph)
+
+    def uuid(self) -> str:
+        return "base"
+
+
+class DerivedFusion(FusionBase):
+    def __init__(self) -> None:
+        super().__init__("derived")
+
+
+class Composed:
+    """Holds a pass that is not its own."""
+
+    def __init__(self) -> None:
+        self.inner = DerivedFusion()
+
+
+class Pattern:
+    def __init__(self, epsilon: float) -> None:
+        self.epsilon = epsilon
+        self.kind = "rms"
+
+    def register(self, into: pm.PatternMatcherPass) -> None:
+        def pattern(x: Tensor, w: Tensor) -> Tensor:
+            return ops.rms(x, w, self.epsilon).round()
+
+        add_pattern(into, pattern, [X, W])
+
+
 class RMSRoundFusionPass(CustomGraphPass):
     """As in vLLM: an object with its patterns in an attribute, applied inside `__call__`."""
 
@@ -79,6 +118,17 @@ class TestNames:
             Pair().run(graph)
             Manager()(graph)
         assert {"one", "two", "RMSRoundFusionPass"} <= {p.name for p in run.fusion.passes}
+
+    @pytest.mark.parametrize("make", [DerivedFusion, lambda: Composed().inner], ids=["itself", "composed"])
+    def test_the_deriving_class_and_not_its_base(self, record_here: Recorder, make: Any) -> None:
+        with record_here() as run:
+            make()(graph_of(rms_round, X, W).graph)
+        whole = run.fusion["DerivedFusion"]
+        assert (whole.aliases, whole.matched) == (["derived"], 1)
+        assert {r.pattern: r.outcome for r in whole.rows} == {
+            "Pattern.register.pattern(epsilon=1e-05)": "fired",
+            "Pattern.register.pattern(epsilon=1e-06)": "superseded",
+        }
 
     def test_a_class_derived_from_the_matcher_pass(self, record_here: Recorder) -> None:
         class MyFusion(pm.PatternMatcherPass):
