@@ -25,10 +25,11 @@ def test_case_is_explained(name: str, run_recorded: Callable[..., Recorded]) -> 
     expected = EXPECTED[name]
     recorded = run_recorded(CASES / f"{name}.py")
     assert recorded.process.returncode == 0, recorded.process.stderr
-    unexplained = [f for f in recorded.findings if f.severity != "info"]
+    findings = recorded.findings
+    unexplained = [f for f in findings if f.severity != "info"]
     for wanted in expected.get("findings", []):
-        match = next((f for f in recorded.findings if _fits(f, wanted)), None)
-        assert match is not None, f"{wanted} is not among {recorded.findings}"
+        match = next((f for f in findings if _fits(f, wanted)), None)
+        assert match is not None, f"{wanted} is not among {findings}"
         unexplained = [f for f in unexplained if f is not match]
     assert not unexplained, f"beyond what the case expects: {unexplained}"
     for pass_name, wanted in expected.get("fusion", {}).items():
