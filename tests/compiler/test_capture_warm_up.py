@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import io
+import sys
 import threading
 
 import pytest
@@ -110,6 +112,19 @@ def test_garbage_is_collected_again_afterwards():
 def test_no_progress_bar_where_nobody_watches(capfd):
     warm_up(Model(config(2)), lambda n: (rows(n),))
     assert capfd.readouterr().err == ""
+
+
+def test_a_progress_bar_where_somebody_may_watch(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    warm_up(Model(config(1, 2)), lambda n: (rows(n),))
+    assert sys.stderr.getvalue() == (
+        "\rcapturing [###############               ] 1/2, size 2     "
+        "\rcapturing [##############################] 2/2, size 1     \n"
+    )
 
 
 def test_two_threads_never_share_a_buffer_at_once():
