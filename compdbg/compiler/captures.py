@@ -163,8 +163,8 @@ def _capture_nothing(device: torch.device) -> None:
 
 
 def weak(value: Any) -> Any:
-    """A tensor at the same address that does not own the memory; other values as they are."""
-    if not isinstance(value, torch.Tensor):
+    """A tensor at the same address that does not own its GPU memory; other values as they are."""
+    if type(value) is not torch.Tensor or not value.is_cuda or value.layout is not torch.strided:
         return value
     storage = value.untyped_storage()
     with torch.inference_mode(False):
