@@ -2,12 +2,13 @@
 PYTHON ?= python3
 VENV ?= .venv
 TORCH ?= torch==2.13.0
+NEWER ?= torch==2.14.1
 BIN := $(VENV)/bin
 JOBS ?= $(shell nproc)
 VENV_VLLM ?= .venv-vllm
 VLLM ?= vllm==0.33.0
 READY := $(VENV)/.ready
-export OMP_NUM_THREADS ?= 2
+export OMP_NUM_THREADS ?= 1
 
 .PHONY: demo setup test test-all test-vllm check bench format clean
 
@@ -26,8 +27,10 @@ $(READY): pyproject.toml
 test: $(READY)  ## the tests, in parallel
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow and not vllm"
 
-test-all: $(READY)  ## also the slow matrices and a second torch
+test-all: $(READY)  ## also the slow matrices and the corpus, and all that compiles on a second torch
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not vllm"
+	$(MAKE) setup VENV=$(VENV)-newer TORCH=$(NEWER)
+	$(VENV)-newer/bin/python -m pytest -n $(JOBS) --dist worksteal -m "torch and not vllm"
 
 test-vllm:  ## against real vLLM on a CPU; VENV_VLLM=DIR names an environment that has it
 	[ -x $(VENV_VLLM)/bin/python ] || $(PYTHON) -m venv $(VENV_VLLM)
@@ -42,7 +45,8 @@ check: $(READY)  ## lint, format, types, import contracts, docs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/python -m pytest tests/unit/test_docs.py
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks
