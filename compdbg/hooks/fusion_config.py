@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from types import FrameType
@@ -32,7 +33,7 @@ _CALL = Target(f"{_OBSERVER}:GraphTransformObserver.apply_graph_pass", ("pass_fn
 _DISABLED = Target(f"{_OBSERVER}:GraphTransformObserver._check_disable_pass")
 
 _here = threading.local()
-_told: set[tuple[str, str, str | None]] = set()
+_told: set[tuple[int, str, str, str | None]] = set()
 
 
 def _passes(value: Any) -> tuple[Any, ...]:
@@ -69,8 +70,9 @@ def _set_by_user(frame: FrameType | None) -> bool:
 def _tell_enabled(slot: str, custom_pass: Any, by_user: bool, depth: int) -> str:
     key = key_of(custom_pass)
     compile_id = current.compile_id()
-    if (key, slot, compile_id) not in _told:
-        _told.add((key, slot, compile_id))
+    said = (os.getpid(), key, slot, compile_id)
+    if said not in _told:
+        _told.add(said)
         probe.emit(
             FusionEnabled(
                 slot=slot,

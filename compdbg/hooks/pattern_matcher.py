@@ -128,7 +128,7 @@ def _making(original: Any) -> Any:
 
 def _applying(original: Any) -> Any:
     def apply(self: Any, gm: Any, *args: Any, **kwargs: Any) -> Any:
-        applying = _begin(self, gm) if probe.active() and self.patterns else None
+        applying = _begin(self, gm) if probe.active() else None
         if applying is None:
             return original(self, gm, *args, **kwargs)
         stack = _stack()

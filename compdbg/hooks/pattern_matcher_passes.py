@@ -9,6 +9,7 @@ import weakref
 from collections.abc import Iterator
 from typing import Any
 
+from compdbg import probe
 from compdbg.events import Pattern, Where
 from compdbg.hooks.pattern_matcher_entries import EntryInfo, describe_entries, distinct_entries
 from compdbg.hooks.pattern_matcher_owner import Owner, is_torch_class
@@ -41,6 +42,8 @@ class PassInfo:
         self._count = -1
         self._told = 0
         self._said: set[Any] = set()
+        self._audience: Any = None
+        """Weakly, the sink that all this was said to."""
 
     def refresh(self, matcher_pass: Any) -> None:
         """Look at the entries, if their number has changed."""
@@ -77,9 +80,17 @@ class PassInfo:
 
     def first_time(self, said: Any) -> bool:
         """Whether this has not been said of the pass before; it has been now."""
+        self._meet_audience()
         new = said not in self._said
         self._said.add(said)
         return new
+
+    def _meet_audience(self) -> None:
+        """A new recording, or a forked child's log, has been told nothing yet."""
+        sink = probe.sink()
+        if self._audience is None or self._audience() is not sink:
+            self._audience = None if sink is None else weakref.ref(sink)
+            self._told, self._said = 0, set()
 
     def names(self, owner: Owner) -> tuple[str, list[str]]:
         """The pass's name, its class's if it has one, and what else it is called."""
@@ -89,6 +100,7 @@ class PassInfo:
 
     def patterns_to_tell(self) -> list[Pattern]:
         """All patterns as events, if there are some that no event has told of."""
+        self._meet_audience()
         if self._told == len(self._noted):
             return []
         self._told = len(self._noted)

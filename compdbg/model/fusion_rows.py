@@ -168,7 +168,7 @@ def as_miss(miss: NearMiss) -> Miss:
 
 def _why(outcome: str, pattern: Pattern, matched: int, candidates: int, left: int, miss: Miss | None) -> str:
     """The outcome in a sentence's worth of words."""
-    anchors = " or ".join(pattern.anchors[:2]) or "anchor"
+    anchors = _anchors(pattern)
     if outcome == "missed" and miss is not None:
         share = f"{left} of {matched + left} sites left: " if matched else ""
         return f"{share}{stopped(miss)}"
@@ -179,6 +179,11 @@ def _why(outcome: str, pattern: Pattern, matched: int, candidates: int, left: in
     if not candidates:
         return f"no {anchors} in the graph"
     return f"{candidates} {anchors} in the graph, and no other op of the pattern near"
+
+
+def _anchors(pattern: Pattern) -> str:
+    first, *more = pattern.anchors or ["anchor"]
+    return f"{first} (or {len(more)} more)" if more else first
 
 
 def stopped(miss: Miss) -> str:

@@ -166,6 +166,20 @@ class TestWhichPassesAreWatched:
             made.apply(graph_of(lambda x, w: ops.rms(x, w, 1e-6).round(), X, W))
         assert run.fusion["Early"].rows[0].reason == "arg-mismatch"
 
+    def test_a_pass_recorded_a_second_time(self, record_here: Recorder) -> None:
+        """The second recording knows nothing of the first: patterns are told again."""
+        made = rms_pass("Twice")
+        for _ in range(2):
+            with record_here() as run:
+                made.apply(graph_of(rms_round, X, W))
+            assert [(r.pattern, r.outcome) for r in run.fusion] == [("rms_round", "fired")]
+
+    def test_a_pass_without_patterns(self, record_here: Recorder) -> None:
+        with record_here() as run:
+            pm.PatternMatcherPass(pass_name="Empty").apply(graph_of(rms_round, X, W))
+        assert not list(run.fusion)
+        assert not alarms(run)
+
     def test_a_pattern_put_into_torchs_own_pass(self, record_here: Recorder) -> None:
         from torch._inductor.fx_passes.post_grad import pass_patterns
 
