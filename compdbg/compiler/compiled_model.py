@@ -83,13 +83,15 @@ class CompiledModel(SerializableCallable):  # type: ignore[misc]
             config=self.config,
         )
 
+    @property
+    def can_be_kept(self) -> bool:
+        """Whether every piece's compiler gave something to load it from."""
+        return all(v.saved is not None for piece in self.pieces.values() for v in piece.versions.values())
+
     @classmethod
     def serialize_compile_artifacts(cls, fn: Any) -> bytes:
         """Everything but how it is served: pieces by what they are loaded from, each once."""
         versions = {v.key: v for p in fn.pieces.values() for v in p.versions.values()}
-        unsaved = [version.key for version in versions.values() if version.saved is None]
-        if unsaved:
-            raise TypeError(f"{fn.config.backend} saves nothing that could be loaded again")
         pieces = fn.split.pieces + ([fn.split.returned_sizes] if fn.split.returned_sizes else [])
         return pickle.dumps(
             {

@@ -25,6 +25,8 @@ class CompilerInterface(ABC):
     name: str
     uses_inductor = False
     """Whether Inductor's configuration and our passes are part of what it makes."""
+    keeps = True
+    """Whether what it makes will be saved; where not, it need not be able to."""
 
     @abstractmethod
     def compile(self, graph: fx.GraphModule, example_inputs: list[Any], options: dict[str, Any]) -> Runnable:
@@ -73,15 +75,28 @@ class _EagerPiece:
         return self.run(*inputs)
 
 
-class InductorStandaloneAdaptor(CompilerInterface):
-    """`torch._inductor.standalone_compile`: one self-contained artifact a piece."""
+class InductorAdaptor(CompilerInterface):
+    """`compile_fx` itself: for those who need its hooks. What it makes is not kept."""
 
     name = "inductor"
     uses_inductor = True
 
     def compile(self, graph: fx.GraphModule, example_inputs: list[Any], options: dict[str, Any]) -> Runnable:
+        from torch._inductor.compile_fx import compile_fx
+
+        caches_off = torch._inductor.config.patch(force_disable_caches=True)
+        with _own_tracing_context(graph), caches_off:
+            return compile_fx(graph, example_inputs, config_patches=options)  # type: ignore[no-any-return]
+
+
+class InductorStandaloneAdaptor(InductorAdaptor):
+    """`torch._inductor.standalone_compile`: one self-contained artifact a piece, which can be kept."""
+
+    def compile(self, graph: fx.GraphModule, example_inputs: list[Any], options: dict[str, Any]) -> Runnable:
         from torch._inductor import standalone_compile
 
+        if not self.keeps:
+            return super().compile(graph, example_inputs, options)
         with torch._guards.tracing(None):
             return standalone_compile(  # type: ignore[no-any-return]
                 graph,
@@ -99,19 +114,6 @@ class InductorStandaloneAdaptor(CompilerInterface):
 
         with torch._functorch.config.patch(bundled_autograd_cache=True):
             return AOTCompiledArtifact.deserialize(data)  # type: ignore[no-any-return]
-
-
-class InductorAdaptor(CompilerInterface):
-    """`compile_fx` itself: for those who need its hooks, or a torch without standalone artifacts."""
-
-    name = "inductor"
-    uses_inductor = True
-
-    def compile(self, graph: fx.GraphModule, example_inputs: list[Any], options: dict[str, Any]) -> Runnable:
-        from torch._inductor.compile_fx import compile_fx
-
-        with _own_tracing_context(graph):
-            return compile_fx(graph, example_inputs, config_patches=options)  # type: ignore[no-any-return]
 
 
 @contextlib.contextmanager

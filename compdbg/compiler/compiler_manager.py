@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import secrets
 import time
 import weakref
 from collections.abc import Mapping
@@ -58,14 +57,15 @@ class CompilerManager:
         self.pass_manager = PostGradPassManager()
         self.pass_manager.configure(config)
         self.cache = Cache(config, "pieces", "ours")
+        self.compiler.keeps = not self.cache.disabled
         self._factors: dict[str, str] | None = None
 
     def compile(self, family: Family, batch: frozenset[sympy.Symbol], compile_range: Range) -> Compiled:
         """The family's version for one range: of this process, from disk, or compiled now."""
         started = time.perf_counter()
         name = f"{self.graph} {family.head.name} {compile_range}"
-        with probe.compiling_graph(name), pass_context(compile_range, secrets.token_hex(8)):
-            factors = self._factors_of(family, compile_range)
+        factors = self._factors_of(family, compile_range)
+        with probe.compiling_graph(name), pass_context(compile_range, key_of(factors)):
             place = Place(name, str(compile_range), family.head.name)
             compiled = self._known(factors, place) or self._loaded(factors, place, family)
             reused = compiled is not None
@@ -96,7 +96,7 @@ class CompilerManager:
         return {
             **self._factors,
             **operator_factors([family.head.module]),
-            "what": f"{self.graph.partition('#')[0]} {family.head.name}",
+            "what": f"{self.graph.partition('#')[0]} {family.head.name} {compile_range}",
             "piece": digest(family.text().encode()),
             "range": str(compile_range),
         }

@@ -98,6 +98,10 @@ class ModelCache:
         """Keep a model that was compiled just now, with readable copies beside it."""
         if self.cache.disabled:
             return
+        key = key_of(factors)
+        if not model.can_be_kept:
+            self.cache.say(key, self.place, "bypass", reason=f"{self.config.backend}: a piece can't be saved")
+            return
         try:
             data = type(result).serialize(result).serialized_data
         except Exception as error:
@@ -109,7 +113,6 @@ class ModelCache:
             guards=guards,
         )
         about = msgspec.to_builtins(conditions)
-        key = key_of(factors)
         name = f"{ENTRY}-{digest(json.dumps(about, sort_keys=True).encode())[:16]}"
         entry = Entry(
             key=key,

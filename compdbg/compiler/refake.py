@@ -172,6 +172,8 @@ class _Fakes:
         symbol = self._environment.create_symbol(hint, source, _UNBACKED if unbacked else DimDynamic.DYNAMIC)
         if unbacked:
             self._environment.var_to_hint_override[symbol] = hint
+            # An input binds it: tracing must not look for an operator that does.
+            self._environment.pending_fresh_unbacked_symbols.clear()
         if bounds is not None:
             oblivious = self._shapes is not DynamicShapesType.BACKED
             low = bounds.low if oblivious else max(2, bounds.low)

@@ -30,8 +30,8 @@ class PassContext(NamedTuple):
     """What is being compiled while passes run."""
 
     compile_range: Range = STATIC
-    nonce: str = ""
-    """Makes torch's own caches miss: what is in ours is compiled with passes that were seen to run."""
+    key: str = ""
+    """Our cache's key of what is compiled: torch's caches know less, and must not hit where it misses."""
 
 
 _contexts: list[PassContext] = []
@@ -43,9 +43,9 @@ def get_pass_context() -> PassContext:
 
 
 @contextmanager
-def pass_context(compile_range: Range, nonce: str = "") -> Iterator[PassContext]:
+def pass_context(compile_range: Range, key: str = "") -> Iterator[PassContext]:
     """Passes inside the block run for this range."""
-    _contexts.append(PassContext(compile_range, nonce))
+    _contexts.append(PassContext(compile_range, key))
     try:
         yield _contexts[-1]
     finally:

@@ -103,14 +103,14 @@ class PostGradPassManager(CustomGraphPass):  # type: ignore[misc]
             )
 
     def uuid(self) -> str:
-        """Covers every pass, their order, the range, and what keeps torch's caches out."""
+        """Covers every pass, their order, the range, and all factors of our own key."""
         context = get_pass_context()
         return hash_dict(
             {
                 "passes": [pass_.uuid() for pass_ in (*self.passes, *self.last)],
                 "applicable": [p.is_applicable_for_range(context.compile_range) for p in self.passes],
                 "range": str(context.compile_range),
-                "nonce": context.nonce,
+                "key": context.key,
             }
         )
 
