@@ -11,14 +11,13 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from compdbg import probe
 from compdbg.compiler.arena import Arena
+from compdbg.compiler.capture_report import CaptureReport
 from compdbg.compiler.config import CUDAGraphMode
 from compdbg.compiler.fixed_inputs import FixedInputs
 from compdbg.compiler.forward_context import BatchDescriptor, ForwardContext, pushed
 from compdbg.compiler.replay_plan import ReplayPlan, plan_replay
-from compdbg.compiler.static_metadata import Mismatch, StaticMetadata
-from compdbg.events import AddressChanged, StaleInput
+from compdbg.compiler.static_metadata import StaticMetadata
 
 _keys = itertools.count()
 
@@ -51,7 +50,7 @@ class CapturedSize:
         self._fixed: FixedInputs | None = None
         self._metadata = StaticMetadata(size, arena) if mode is CUDAGraphMode.FULL else None
         self._plan: ReplayPlan | None = None
-        self._refused = 0
+        self._report = CaptureReport(graph)
 
     def run(
         self, flat: Sequence[Any], outer: ForwardContext | None, rows: int, *, capture: bool
@@ -65,6 +64,7 @@ class CapturedSize:
         self.runs += 1
         self.failed = context.failure is not None
         self.captured = capture and not self.failed
+        self._let_go()
         return outputs
 
     def hold(
@@ -79,7 +79,8 @@ class CapturedSize:
         """The outputs where the capture leaves them; None if it can't stand for this call."""
         assert self._fixed is not None
         if not self._fixed.hold(flat):
-            self._refuse(flat)
+            fixed = self._fixed
+            self._report.refused(self.size, fixed.moved(flat), fixed.changed(flat))
             return None
         context = self.context
         context.true_size = rows
@@ -89,56 +90,21 @@ class CapturedSize:
         else:
             mismatch = self._metadata.update(metadata)
             if mismatch is not None:
-                self._refuse_metadata(mismatch)
+                name = f"attn_metadata.{mismatch.name}" if mismatch.name else "attn_metadata"
+                self._report.refused(self.size, changed=[mismatch._replace(name=name)])
                 return None
         with pushed(context):
-            return self.runnable(*flat) if self._plan is None else self._plan.run(flat)
+            outputs = self.runnable(*flat) if self._plan is None else self._plan.run(flat)
+        self._let_go()
+        return outputs
+
+    def _let_go(self) -> None:
+        """Keep nothing of the caller's alive."""
+        if self._metadata is None:
+            self.context.attn_metadata = None
 
     def _with_metadata(self, metadata: Any, capture: bool) -> AbstractContextManager[None]:
         if self._metadata is None:
             self.context.attn_metadata = metadata
             return nullcontext()
         return self._metadata.given(metadata, self.context, noting=capture)
-
-    def _refuse(self, flat: Sequence[Any]) -> None:
-        """Say which inputs are not what or where they were at capture."""
-        assert self._fixed is not None
-        if not self._worth_saying():
-            return
-        for name, was, now in self._fixed.moved(flat):
-            probe.emit(
-                AddressChanged(
-                    graph=self.graph,
-                    piece="",
-                    size=self.size,
-                    argument=name,
-                    captured=hex(was),
-                    seen=hex(now),
-                    calls=self._refused,
-                )
-            )
-        for name, value, other in self._fixed.changed(flat):
-            self._emit_stale(Mismatch(name, repr(value)[:200], repr(other)[:200]))
-
-    def _refuse_metadata(self, mismatch: Mismatch) -> None:
-        if self._worth_saying():
-            name = f"attn_metadata.{mismatch.name}" if mismatch.name else "attn_metadata"
-            self._emit_stale(mismatch._replace(name=name))
-
-    def _emit_stale(self, mismatch: Mismatch) -> None:
-        probe.emit(
-            StaleInput(
-                graph=self.graph,
-                piece="",
-                size=self.size,
-                name=mismatch.name,
-                captured=mismatch.captured,
-                seen=mismatch.seen,
-                calls=self._refused,
-            )
-        )
-
-    def _worth_saying(self) -> bool:
-        """Count a call that could not be replayed; the 1st, 10th, 100th ... are recorded."""
-        self._refused += 1
-        return str(self._refused).strip("0") == "1" and probe.active()

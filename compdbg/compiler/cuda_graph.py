@@ -18,13 +18,12 @@ from typing import Any
 
 import torch
 
-from compdbg import probe
 from compdbg.compiler.arena import Arena, copy_values
-from compdbg.compiler.capture_rules import Fault, watching
+from compdbg.compiler.capture_report import CaptureReport
+from compdbg.compiler.capture_rules import watching
 from compdbg.compiler.captures import Captured, CaptureFailed, capture
 from compdbg.compiler.config import CompilationConfig, CUDAGraphMode
 from compdbg.compiler.forward_context import ForwardContext, current
-from compdbg.events import AddressChanged, Capture, StaleInput
 
 
 class CUDAGraphEntry:
@@ -68,7 +67,7 @@ class CUDAGraphWrapper:
         self._written: frozenset[int] | None = None
         self._arena = Arena()
         self._warmed: set[int] = set()
-        self._odd_calls = 0
+        self._report = CaptureReport(graph, piece)
 
     def __call__(self, *args: Any) -> Sequence[Any]:
         context = current()
@@ -119,13 +118,18 @@ class CUDAGraphWrapper:
         started = time.perf_counter()
         entry = CUDAGraphEntry()
         given = self._landed(entry, args)
+        failed: CaptureFailed | None = None
         try:
             captured = capture(self.runnable, given, self._arena)
-        except CaptureFailed as failed:
+        except CaptureFailed as failure:
+            failed = failure
+        if failed is not None:
             return self._without_capture(context, entry, failed, args, started)
         self._remember(entry, captured, given)
         self.entries[context.key] = entry
-        self._emit(context, captured, started)
+        spent = (time.perf_counter() - started) * 1e3
+        mode = self.runtime_mode.name
+        self._report.captured(_size(context), mode, spent, captured.bytes, captured.emulated)
         if entry.written:
             _copy_back(entry, args)
         return captured.take_results()
@@ -148,7 +152,9 @@ class CUDAGraphWrapper:
         elif entry.written:
             _copy_back(entry, args)
         context.failure = fault
-        self._emit_failure(context, fault, started, emulated=failed.outputs is not None)
+        spent = (time.perf_counter() - started) * 1e3
+        emulated = failed.outputs is not None
+        self._report.failed(_size(context), self.runtime_mode.name, spent, fault, emulated)
         return outputs
 
     def _landed(self, entry: CUDAGraphEntry, args: Sequence[Any]) -> list[Any]:
@@ -173,70 +179,19 @@ class CUDAGraphWrapper:
         entry.plain = [(i, arg) for i, arg in enumerate(given) if i not in tensors]
 
     def _moved(self, context: ForwardContext, entry: CUDAGraphEntry, args: Sequence[Any]) -> Sequence[Any]:
-        if _worth_saying(self):
-            for i, was in zip(entry.checked, entry.addresses, strict=True):
-                if args[i].data_ptr() != was:
-                    probe.emit(
-                        AddressChanged(
-                            graph=self.graph,
-                            piece=self.piece,
-                            size=_size(context),
-                            argument=self._name(i),
-                            captured=hex(was),
-                            seen=hex(args[i].data_ptr()),
-                            calls=self._odd_calls,
-                        )
-                    )
+        addresses = [
+            (i, was, args[i].data_ptr()) for i, was in zip(entry.checked, entry.addresses, strict=True)
+        ]
+        moved = ((self._name(i), was, now) for i, was, now in addresses if was != now)
+        self._report.refused(_size(context), moved=moved)
         return self.runnable(*args)
 
     def _other_value(self, context: ForwardContext, i: int, was: Any, args: Sequence[Any]) -> Sequence[Any]:
-        if _worth_saying(self):
-            probe.emit(
-                StaleInput(
-                    graph=self.graph,
-                    piece=self.piece,
-                    size=_size(context),
-                    name=self._name(i),
-                    captured=repr(was)[:200],
-                    seen=repr(args[i])[:200],
-                    calls=self._odd_calls,
-                )
-            )
+        self._report.refused(_size(context), changed=[(self._name(i), repr(was), repr(args[i]))])
         return self.runnable(*args)
 
     def _name(self, i: int) -> str:
         return self.names[i] if i < len(self.names) else f"argument {i}"
-
-    def _emit(self, context: ForwardContext, captured: Captured, started: float) -> None:
-        probe.emit(
-            Capture(
-                graph=self.graph,
-                piece=self.piece,
-                size=_size(context),
-                duration_ms=(time.perf_counter() - started) * 1e3,
-                bytes=captured.bytes,
-                emulated=captured.emulated,
-                mode=self.runtime_mode.name,
-            )
-        )
-
-    def _emit_failure(self, context: ForwardContext, fault: Fault, started: float, *, emulated: bool) -> None:
-        probe.emit(
-            Capture(
-                graph=self.graph,
-                piece=self.piece,
-                size=_size(context),
-                duration_ms=(time.perf_counter() - started) * 1e3,
-                emulated=emulated,
-                mode=self.runtime_mode.name,
-                error=fault.message,
-                fault=fault.kind,
-                op=fault.op,
-                thread=fault.thread,
-                stack=list(fault.stack),
-                where=fault.where,
-            )
-        )
 
 
 def wrap_piece(
@@ -280,12 +235,6 @@ def _copy_back(entry: CUDAGraphEntry, args: Sequence[Any]) -> None:
 
 def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
     return bool(torch.equal(torch.nan_to_num(one), torch.nan_to_num(other)))
-
-
-def _worth_saying(wrapper: CUDAGraphWrapper) -> bool:
-    """Count a call that ran without its capture; the 1st, 10th, 100th ... are recorded."""
-    wrapper._odd_calls += 1
-    return str(wrapper._odd_calls).strip("0") == "1" and probe.active()
 
 
 def _size(context: ForwardContext) -> int:

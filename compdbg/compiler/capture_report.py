@@ -1,0 +1,88 @@
+"""What captures say: that one was made or can't be, and why a call could not be replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from compdbg import probe
+from compdbg.compiler.capture_rules import Fault
+from compdbg.events import AddressChanged, Capture, StaleInput
+
+
+class CaptureReport:
+    """The events of one piece, or without a name of the whole graph."""
+
+    def __init__(self, graph: str, piece: str = "") -> None:
+        self.graph = graph
+        self.piece = piece
+        self._refused = 0
+
+    def captured(self, size: int, mode: str, milliseconds: float, held: int | None, emulated: bool) -> None:
+        probe.emit(
+            Capture(
+                graph=self.graph,
+                piece=self.piece,
+                size=size,
+                duration_ms=milliseconds,
+                bytes=held,
+                emulated=emulated,
+                mode=mode,
+            )
+        )
+
+    def failed(self, size: int, mode: str, milliseconds: float, fault: Fault, emulated: bool) -> None:
+        probe.emit(
+            Capture(
+                graph=self.graph,
+                piece=self.piece,
+                size=size,
+                duration_ms=milliseconds,
+                emulated=emulated,
+                mode=mode,
+                error=fault.message,
+                fault=fault.kind,
+                op=fault.op,
+                thread=fault.thread,
+                stack=list(fault.stack),
+                where=fault.where,
+            )
+        )
+
+    def refused(
+        self,
+        size: int,
+        moved: Iterable[tuple[str, int, int]] = (),
+        changed: Iterable[tuple[str, Any, Any]] = (),
+    ) -> None:
+        """A call that could not be replayed: inputs that are elsewhere, and values that are others.
+
+        The 1st, 10th, 100th ... such call is recorded.
+        """
+        self._refused += 1
+        if str(self._refused).strip("0") != "1" or not probe.active():
+            return
+        for name, was, now in moved:
+            probe.emit(
+                AddressChanged(
+                    graph=self.graph,
+                    piece=self.piece,
+                    size=size,
+                    argument=name,
+                    captured=hex(was),
+                    seen=hex(now),
+                    calls=self._refused,
+                )
+            )
+        for name, before, after in changed:
+            probe.emit(
+                StaleInput(
+                    graph=self.graph,
+                    piece=self.piece,
+                    size=size,
+                    name=name,
+                    captured=str(before)[:200],
+                    seen=str(after)[:200],
+                    calls=self._refused,
+                )
+            )
