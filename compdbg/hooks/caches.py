@@ -244,4 +244,5 @@ HOOK = Hook(
         Part("torch._inductor.compile_fx", _install_inductor),
     ),
     (TRY_LOAD, PICKLER_HASH, SANITIZE, PREPARE_KEY, LOAD, INSTANT, MAIN, INNER, WRITE_FX, WRITE_AOT),
+    proof=(CacheLookup,),
 )

@@ -241,4 +241,5 @@ HOOK = Hook(
         Part("torch._inductor.compile_fx", _install_joint),
     ),
     (REINPLACE, INPLACEABLE, JOINT_PASSES),
+    proof=(CloneKept,),
 )

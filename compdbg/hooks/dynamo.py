@@ -12,7 +12,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from compdbg import probe
-from compdbg.events import FrameEnd, FrameStart, Where
+from compdbg.events import FrameEnd, FrameStart, GraphBreak, Where
 from compdbg.hooks import breaks, compiling, failures, recompiling, userline
 from compdbg.hooks.base import Hook, Part, Patches, Target, contained
 from compdbg.hooks.current import compile_id, frame_key
@@ -218,4 +218,5 @@ HOOK = Hook(
         Part("torch._dynamo.symbolic_convert", _install_symbolic_convert),
     ),
     (START, DONE, FAILED, LIMIT, SKIPPED, GENERATOR, BREAK, METRICS),
+    proof=(FrameEnd, GraphBreak),
 )

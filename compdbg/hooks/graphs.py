@@ -238,4 +238,5 @@ HOOK = Hook(
         USER_COMPILER, LOG_INFERENCE, LOG_JOINT, LOG_FW_BW, MAIN, FORWARD, BACKWARD, INNER,
         JOINT_PASSES, POST_GRAD,
     ),
+    proof=(Graph,),
 )  # fmt: skip

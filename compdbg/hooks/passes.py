@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from compdbg import probe
-from compdbg.events import Where
+from compdbg.events import PassRun, Where
 from compdbg.hooks.base import Hook, Part, Patches, Target, contained
 from compdbg.hooks.passrun import NAME, Running, begin, end
 from compdbg.hooks.userline import is_torch_file, of_code
@@ -142,4 +142,5 @@ HOOK = Hook(
     NAME,
     (Part("torch.fx.passes.graph_transform_observer", _install),),
     (ENTER, EXIT, APPLY_GRAPH, APPLY_MODULE, DISABLED),
+    proof=(PassRun,),
 )

@@ -234,4 +234,5 @@ HOOK = Hook(
         Part("torch._dynamo.decorators", _install_decorators),
     ),
     (CHECK, FROM_STANCE, WRAPPER, SET_STANCE, INVALID),
+    proof=(CompileRequest,),
 )

@@ -103,4 +103,6 @@ def _install(patches: Patches) -> None:
     patches.wrap(END, _around_end)
 
 
-HOOK = Hook(NAME, (Part(TORCH, _install_torch), Part("torch._dynamo.utils", _install)), (START, END))
+HOOK = Hook(
+    NAME, (Part(TORCH, _install_torch), Part("torch._dynamo.utils", _install)), (START, END), proof=(Span,)
+)

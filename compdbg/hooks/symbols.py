@@ -208,4 +208,5 @@ HOOK = Hook(
         Part("torch.fx.experimental.symbolic_shapes", _install_symbolic_shapes),
     ),
     (AUTOMATIC, CREATE, REPLACE),
+    proof=(Symbol,),
 )
