@@ -101,7 +101,7 @@ class TestCold:
         rows = [r for r in engine.show(cold, "guards") if r["frame"].endswith("clean.py:31:forward")]
         assert len(rows) > 10
         assert not any(r["kept"] for r in rows)
-        assert {r["dropped_by"] for r in rows} == {"skip_all_guards_unsafe"}
+        assert {r["dropped_by"] for r in rows} == {"torch.compiler.skip_all_guards_unsafe"}
         assert sum(r["violations"] or 0 for r in rows) == 0
         assert {r["audit"] for r in rows} <= {"on", "sampled"}
 
