@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from compdbg.events import Where
 from compdbg.findings.base import Finding
 from compdbg.views.base import Source
 from compdbg.views.places import duration, place, size
@@ -11,6 +12,8 @@ from compdbg.views.source_lines import source_line
 
 _RESULTS = {"wrong": "wrong results", "failed": "the compile failed", "same": "results are right"}
 MAX_EVIDENCE = 4
+_UNTOLD = {"pass_id", "request", "factors", "text", "guard_kind"}
+"""Fields that lead from event to event and tell a person nothing."""
 
 
 class Explanation(Struct, frozen=True, kw_only=True):
@@ -45,12 +48,12 @@ def summary_of(event: object, id: str) -> str:
     kind = getattr(event, "kind", "?")
     if not isinstance(event, Struct):
         return f"{id} {kind}"
-    parts = [f"{name}={_short(value)}" for name, value in _telling(event)]
+    parts = [f"{name}={_short(name, value)}" for name, value in _telling(event)]
     return f"{id} {kind} " + " ".join(parts)
 
 
 def _telling(event: Struct) -> list[tuple[str, object]]:
-    fields = ((name, getattr(event, name)) for name in event.__struct_fields__)
+    fields = ((name, getattr(event, name)) for name in event.__struct_fields__ if name not in _UNTOLD)
     return [(n, v) for n, v in fields if v not in (None, "", [], {}, False) and not _bulky(v)][:7]
 
 
@@ -58,9 +61,12 @@ def _bulky(value: object) -> bool:
     return isinstance(value, (list, dict)) and len(value) > 4
 
 
-def _short(value: object) -> str:
-    text = place(value) if hasattr(value, "line") and hasattr(value, "file") else str(value)  # type: ignore[arg-type]
-    text = text.replace("\n", " ")
+def _short(name: str, value: object) -> str:
+    if isinstance(value, Where):
+        return place(value)
+    text = str(value).replace("\n", " ")
+    if name == "frame":
+        text = text.rpartition(":")[2]
     return text if len(text) <= 60 else text[:59] + "…"
 
 
