@@ -3,17 +3,50 @@
 from __future__ import annotations
 
 from compdbg.views.base import Source, View
+from compdbg.views.frames import frames
 from compdbg.views.places import counted, duration
+from compdbg.views.splits import splits
+
+MAX_FINDINGS = 8
 
 
 def summary(source: Source) -> View:
     run = source.run.summary
     lines = [
-        f"program  {' '.join(run.argv)}",
-        f"ended    {_end(source)}",
-        f"versions torch {run.torch or '(not imported)'}, Python {run.python}",
+        f"program   {' '.join(run.argv)}",
+        f"ended     {_end(source)}",
+        f"versions  {_versions(source)}",
+        *_areas(source),
     ]
+    if source.findings:
+        lines += ["", *(f"{f.id:<4}{f.severity:<9}{f.title}" for f in source.findings[:MAX_FINDINGS])]
+        lines += [f"    and {len(source.findings) - MAX_FINDINGS} more"] * (
+            len(source.findings) > MAX_FINDINGS
+        )
+        lines += ["", "next: compdbg explain"]
     return View(name="summary", title=verdict(source), items=[run], lines=lines)
+
+
+def _versions(source: Source) -> str:
+    run = source.run.summary
+    versions = {"torch": run.torch, "triton": run.triton, "vllm": run.vllm, "Python": run.python}
+    return ", ".join(f"{name} {version}" for name, version in versions.items() if version)
+
+
+def _areas(source: Source) -> list[str]:
+    """What was compiled, fused and served, a line an area that has anything."""
+    run = source.run
+    lines = [f"frames    {'; '.join(frames(source).lines)}"] if run.frames.compiles else []
+    if run.pieces:
+        lines.append(f"split     {'; '.join(splits(source).lines)}")
+    if run.summary.cold is not None:
+        lines.append(
+            f"caches    {'cold: compiled anew' if run.summary.cold else 'warm: served from a cache'}"
+        )
+    if run.summary.processes > 1:
+        ranks = f", ranks {', '.join(map(str, run.summary.ranks))}" if run.summary.ranks else ""
+        lines.append(f"processes {run.summary.processes}{ranks}")
+    return lines
 
 
 def verdict(source: Source) -> str:
