@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import CodeType
 from typing import Any
 
@@ -27,7 +27,7 @@ class Tally:
     """What happened to one compiled entry so far. Holds numbers and texts, never an input."""
 
     __slots__ = (
-        "audited", "causes", "checked", "closed", "code", "compile_id", "due", "frame", "guard",
+        "audited", "cached", "causes", "checked", "closed", "code", "compile_id", "due", "frame", "guard",
         "guards_event", "left", "on_close", "reach", "seconds", "told", "violations",
     )  # fmt: skip
 
@@ -45,6 +45,8 @@ class Tally:
         """The call at which the counts are written next."""
         self.told = (0, 0)
         self.closed = False
+        self.cached = True
+        """Held by Dynamo's cache, and gone with it; what was compiled ahead of time is not."""
         self.on_close: Callable[[], Any] | None = None
         """What else ends with the recording. Must not keep the entry alive."""
         self.audited = False
@@ -111,14 +113,24 @@ def tell_all() -> None:
             tally.tell()
 
 
+def close_cached() -> None:
+    """Dynamo has emptied its cache: torch may keep an entry's guards alive, but nobody calls them."""
+    tell_all()
+    _close(tally for tallies in _tallies.values() for tally in tallies if tally.cached)
+
+
 def forget_all() -> None:
     """Recording ends: entries that live on count for nobody."""
-    for tallies in _tallies.values():
-        for tally in tallies:
-            tally.closed = True
-            if tally.on_close is not None:
-                tally.on_close()
+    _close(tally for tallies in _tallies.values() for tally in tallies)
     _tallies.clear()
+
+
+def _close(tallies: Iterable[Tally]) -> None:
+    for tally in tallies:
+        tally.closed = True
+        if tally.on_close is not None:
+            tally.on_close()
+            tally.on_close = None
 
 
 def drop_parents_counts() -> None:

@@ -43,6 +43,7 @@ __all__ = ["HOOK", "calls_of"]
 _MANAGER = "torch._dynamo.guards:CheckFunctionManager"
 INIT = Target(f"{_MANAGER}.__init__", ("f_code", "output_graph", "guard_filter_fn"))
 BUILD = Target(f"{_MANAGER}.build_guards", ("sorted_guards", "f_code", "output_graph"))
+RESET = Target("torch._dynamo:reset_code_caches")
 TENSOR_TEXT = Target("torch._dynamo.guards:get_tensor_guard_code_part", ("value", "name", "sizes", "strides"))
 
 _NAME = ["___compdbg_audit()"]
@@ -119,6 +120,7 @@ def _finish(building: Building, guard_manager: Any, code: CodeType) -> None:
     dropped = bool(building.dropped_by) and any(not record.kept for record in records)
     mode = options.current().audit
     tally.audited = dropped and building.tree is not None
+    tally.cached = sys.modules["torch._guards"].CompileContext.current_compile_id() is not None
     size_branches.emit_branches(facts, tally.frame)
     tally.guards_event = probe.emit(
         Guards(
@@ -132,9 +134,24 @@ def _finish(building: Building, guard_manager: Any, code: CodeType) -> None:
     )
     guard = _auditing(building, records, tally, mode) if tally.audited else frame_calls.counter(tally)
     tally.guard = weakref.ref(guard)
-    for root in (guard_manager.root, getattr(guard_manager, "diff_guard_root", None)):
-        if root is not None:
-            root.add_epilogue_lambda_guard(guard, _NAME, None)
+    _attach(guard, guard_manager)
+
+
+def _attach(guard: Callable[[Any], bool], guard_manager: Any) -> None:
+    """Add an always-true guard to the entry, and to the short form that a stance may have torch check.
+
+    An entry without any guard has no short form, and passes; with ours it must have one, to pass.
+    """
+    root, short = guard_manager.root, guard_manager.diff_guard_root
+    if short is None and not _has_guards(root):
+        short = guard_manager.diff_guard_root = type(root)()
+    for manager in (root, short):
+        if manager is not None:
+            manager.add_epilogue_lambda_guard(guard, _NAME, None)
+
+
+def _has_guards(root: Any) -> bool:
+    return bool(root.get_leaf_guards() or root.get_child_managers() or root.get_epilogue_lambda_guards())
 
 
 def _auditing(building: Building, records: list[Guard], tally: Tally, mode: str) -> Callable[[Any], bool]:
@@ -170,6 +187,19 @@ def _alias_watches(building: Building, records: list[Guard]) -> list[Watch]:
     return [AliasWatch(names, mutated, record)]
 
 
+def _install_dynamo(patches: Patches) -> None:
+    def observe(original: Callable[..., Any]) -> Callable[..., Any]:
+        def reset_code_caches(*args: Any, **kwargs: Any) -> Any:
+            answer = original(*args, **kwargs)
+            with contained("guards"):
+                frame_calls.close_cached()
+            return answer
+
+        return reset_code_caches
+
+    patches.wrap(RESET, observe)
+
+
 def _install_output_graph(patches: Patches) -> None:
     graph_facts.install(patches)
 
@@ -187,16 +217,17 @@ def _install_variables(patches: Patches) -> None:
 HOOK = Hook(
     "guards",
     (
+        Part("torch._dynamo", _install_dynamo),
         Part("torch._dynamo.guards", _install_guards),
         Part("torch._dynamo.output_graph", _install_output_graph),
         Part("torch._dynamo.variables.tensor", _install_variables),
         Part("torch.fx.experimental.symbolic_shapes", _install_symbolic_shapes),
     ),
     (
-        INIT, BUILD, TENSOR_TEXT, graph_facts.BACKEND, shape_guards.PLACE, shape_guards.UNINTERESTING,
+        INIT, BUILD, RESET, TENSOR_TEXT, graph_facts.BACKEND, shape_guards.PLACE, shape_guards.UNINTERESTING,
         size_branches.EVALUATE, size_branches.COMPARE, *tensor_reads.TARGETS,
     ),
-    (Guards,),
+    proof=(Guards,),
 )  # fmt: skip
 
 probe.at_end(frame_calls.tell_all)

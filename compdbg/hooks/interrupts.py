@@ -10,18 +10,18 @@ from compdbg.hooks.userline import is_our_file, is_torch_file
 
 
 def deliver_again(error: BaseException) -> bool:
-    """Raise it in the program as soon as our code has returned. False if it is a fault of ours.
+    """Raise it in the program soon after our code has returned. False if it is a fault of ours.
 
-    An exception of a signal handler is raised wherever Python code happens to run. The innermost
-    frame tells: it is the handler's, neither ours nor torch's, or there is no frame but ours for
-    KeyboardInterrupt and SystemExit.
+    A signal handler raises wherever Python code happens to run. The innermost frame tells: it is
+    the handler's, not ours or torch's.
     """
-    if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
-        _thread.interrupt_main()
-        return True
     if isinstance(error, Exception) and not _from_outside(error.__traceback__):
         return False
-    _raise_later(type(error))
+    main = threading.current_thread() is threading.main_thread()
+    if isinstance(error, KeyboardInterrupt) and main:
+        _thread.start_new_thread(_thread.interrupt_main, ())
+    else:
+        _thread.start_new_thread(_raise_in, (threading.get_ident(), type(error)))
     return True
 
 
@@ -33,7 +33,8 @@ def _from_outside(step: TracebackType | None) -> bool:
     return bool(innermost) and not is_our_file(innermost) and not is_torch_file(innermost)
 
 
-def _raise_later(kind: type[BaseException]) -> None:
+def _raise_in(thread: int, kind: type[BaseException]) -> None:
+    """In a thread of its own, which gets to run when ours has left: from here it would be raised here."""
     import ctypes
 
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(threading.get_ident()), ctypes.py_object(kind))
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(kind))
