@@ -6,38 +6,22 @@ and matches are counted; `--inductor-patterns` notes them one by one too.
 
 from __future__ import annotations
 
-import functools
 import sys
-import threading
 import time
-import weakref
 from typing import Any
 
 from compdbg import probe
-from compdbg.events import (
-    MatchAttempt,
-    PatternForm,
-    PatternPass,
-    PatternPassMade,
-    PatternProblem,
-    PatternRegistered,
-)
-from compdbg.hooks import artifacts
+from compdbg.events import MatchAttempt, PatternPass, PatternPassMade, PatternRegistered
 from compdbg.hooks.base import Hook, Part, Patches, Target, contained, report_error
 from compdbg.hooks.pattern_matcher_apply import Applying
+from compdbg.hooks.pattern_matcher_checks import NAME, applying_here, unwatch_checks, watch_checks
 from compdbg.hooks.pattern_matcher_entries import made_in_torch
-from compdbg.hooks.pattern_matcher_forms import GraphIndex, find_form
-from compdbg.hooks.pattern_matcher_lint import (
-    examine,
-    registration_of,
-    watched_elimination,
-    watching_dead_code,
-)
+from compdbg.hooks.pattern_matcher_lint import examine, watched_elimination, watching_dead_code
 from compdbg.hooks.pattern_matcher_owner import Owner, maker_of, owner_of
-from compdbg.hooks.pattern_matcher_passes import PassInfo, graph_number, info_of, made
-from compdbg.hooks.userline import of_caller, of_node
+from compdbg.hooks.pattern_matcher_passes import graph_number, info_of, made
+from compdbg.hooks.pattern_matcher_report import report
+from compdbg.hooks.userline import of_caller
 
-NAME = "pattern_matcher"
 _MODULE = "torch._inductor.pattern_matcher"
 _PASS_INIT = Target(f"{_MODULE}:PatternMatcherPass.__init__", ("pass_name",))
 _APPLY = Target(f"{_MODULE}:PatternMatcherPass.apply", ("gm",))
@@ -53,64 +37,6 @@ _APPLY_ENTRY = tuple(
 )
 _REGISTER = Target(f"{_MODULE}:PatternEntry.register", ("pass_dicts",))
 _DEAD_CODE = Target("torch.fx:Graph.eliminate_dead_code")
-
-_here = threading.local()
-
-
-def _stack() -> list[Applying]:
-    stack: list[Applying] | None = getattr(_here, "stack", None)
-    if stack is None:
-        stack = _here.stack = []
-    return stack
-
-
-class Checked:
-    """An entry's `extra_check`, watched while a pass is applied on this thread."""
-
-    def __init__(self, check: Any) -> None:
-        functools.update_wrapper(self, check)
-        self.watched_check = check
-
-    def __call__(self, match: Any) -> Any:
-        stack = _stack()
-        checking = None
-        try:
-            checking = stack[-1].check_begins(match) if stack else None
-        except Exception as error:
-            report_error(NAME, error)
-        if checking is None:
-            return self.watched_check(match)
-        started = time.perf_counter()
-        try:
-            result = self.watched_check(match)
-        except BaseException:
-            stack[-1].checking = None
-            raise
-        seconds = time.perf_counter() - started
-        try:
-            stack[-1].check_ends(checking, self.watched_check, match, result, seconds)
-        except Exception as error:
-            report_error(NAME, error)
-        return result
-
-
-_checked: list[Any] = []
-"""Weak references to the entries whose check is watched."""
-
-
-def _watch_checks(info: PassInfo) -> None:
-    for reference in info.traced:
-        entry = reference()
-        if entry is not None and not isinstance(entry.extra_check, Checked):
-            entry.extra_check = Checked(entry.extra_check)
-            _checked.append(weakref.ref(entry))
-
-
-def _unwatch_checks() -> None:
-    while _checked:
-        entry = _checked.pop()()
-        if entry is not None and isinstance(entry.extra_check, Checked):
-            entry.extra_check = entry.extra_check.watched_check
 
 
 def _making(original: Any) -> Any:
@@ -131,7 +57,7 @@ def _applying(original: Any) -> Any:
         applying = _begin(self, gm) if probe.active() else None
         if applying is None:
             return original(self, gm, *args, **kwargs)
-        stack = _stack()
+        stack = applying_here()
         stack.append(applying)
         count = None
         try:
@@ -148,7 +74,7 @@ def _begin(matcher_pass: Any, gm: Any) -> Applying | None:
     try:
         info = info_of(matcher_pass)
         info.refresh(matcher_pass)
-        _watch_checks(info)
+        watch_checks(info)
         graph = gm if hasattr(gm, "find_nodes") else gm.graph
         owner = owner_of(matcher_pass, info.maker, 3) if info.custom else Owner(None, "")
         return Applying(sys.modules[_MODULE], info, graph, graph_number(graph), owner)
@@ -162,73 +88,15 @@ def _end(applying: Applying, count: Any) -> None:
         applying.settle()
         event = applying.as_event(count if isinstance(count, int) else 0)
         if event.custom or event.attempted:
-            _report(applying, event)
-
-
-def _report(applying: Applying, event: PatternPass) -> None:
-    if event.custom:
-        artifacts.note(applying.as_record(event))
-    parent = probe.emit(event)
-    with probe.under(parent):
-        for attempt in applying.attempts:
-            probe.emit(attempt)
-        if event.custom:
-            _report_problems(applying, event)
-            _report_forms(applying, event)
-
-
-def _report_problems(applying: Applying, event: PatternPass) -> None:
-    for entry, pattern in applying.info.noted_patterns():
-        registered = registration_of(pattern)
-        if registered is None or not entry.custom:
-            continue
-        for problem in registered.problems(event.stage):
-            if applying.info.first_time((entry.name, problem.problem)):
-                probe.emit(
-                    PatternProblem(
-                        pass_id=event.pass_id,
-                        pass_name=event.pass_name,
-                        pattern=entry.name,
-                        problem=problem.problem,
-                        detail=problem.detail,
-                        where=entry.where,
-                    )
-                )
-
-
-def _report_forms(applying: Applying, event: PatternPass) -> None:
-    """Of the patterns that came to nothing here, those that the graph holds in another form."""
-    close = {a.pattern for a in applying.attempts if a.near}
-    index = None
-    for entry, pattern in applying.info.noted_patterns():
-        if entry.name in close or not entry.custom:
-            continue
-        index = index or GraphIndex(applying.graph)
-        registered = registration_of(pattern)
-        form = find_form(entry.ops, registered.calls if registered else {}, index)
-        if form is not None:
-            probe.emit(
-                PatternForm(
-                    pass_id=event.pass_id,
-                    pass_name=event.pass_name,
-                    pattern=entry.name,
-                    graph=event.graph,
-                    graph_id=event.graph_id,
-                    form=form.form,
-                    wanted=form.wanted,
-                    found=form.found,
-                    where=of_node(form.node),
-                    compile_id=event.compile_id,
-                )
-            )
+            report(applying, event)
 
 
 def _matching(original: Any) -> Any:
     def match(self: Any, node: Any) -> Any:
-        stack = getattr(_here, "stack", None)
+        stack = applying_here()
         if not stack:
             return original(self, node)
-        applying: Applying = stack[-1]
+        applying = stack[-1]
         if not applying.info.traced:
             applying.attempted += id(self) in applying.info.by_pattern
             return original(self, node)
@@ -251,7 +119,7 @@ def _matching(original: Any) -> Any:
 
 def _applying_entry(original: Any) -> Any:
     def apply(self: Any, match: Any, *args: Any, **kwargs: Any) -> Any:
-        stack = _stack()
+        stack = applying_here()
         if stack and stack[-1].undecided is not None:
             with contained(NAME):
                 stack[-1].applied(match)
@@ -262,7 +130,7 @@ def _applying_entry(original: Any) -> Any:
 
 def _tracing_failed(original: Any) -> Any:
     def log_trace_failure(search_fn: Any, e: Any) -> Any:
-        stack = _stack()
+        stack = applying_here()
         if stack and stack[-1].checking is not None:
             with contained(NAME):
                 stack[-1].checking.trace_error = f"{type(e).__name__}: {e}"[:300]
@@ -274,7 +142,7 @@ def _tracing_failed(original: Any) -> Any:
 def _skipping(original: Any) -> Any:
     def fallback_node_due_to_unsupported_type(node: Any, *args: Any, **kwargs: Any) -> Any:
         result = original(node, *args, **kwargs)
-        stack = _stack()
+        stack = applying_here()
         if result and stack and stack[-1].info.traced:
             with contained(NAME):
                 stack[-1].skipped(node)
@@ -336,7 +204,7 @@ def _install(patches: Patches) -> None:
     patches.wrap(_DEAD_CODE, watched_elimination)
     for target in _APPLY_ENTRY:
         patches.wrap(target, _applying_entry)
-    patches.on_undo(_unwatch_checks)
+    patches.on_undo(unwatch_checks)
 
 
 HOOK = Hook(
