@@ -49,18 +49,16 @@ def _is_plumbing(name: str) -> bool:
 
 def of_frames(frames: Iterable[Any]) -> Where | None:
     """The user's line in a stack of FrameSummary, outermost first; else the innermost outside torch."""
-    second_best: Where | None = None
+    second_best: Any = None
     for frame in reversed(list(frames)):
-        where = Where(frame.filename, frame.lineno or 0, frame.name)
-        if is_user_file(frame.filename):
-            return where
-        if (
-            second_best is None
-            and not is_torch_file(frame.filename)
-            and not frame.filename.startswith(_STDLIB)
-        ):
-            second_best = where
-    return second_best
+        name = frame.filename
+        if is_user_file(name):
+            return Where(name, frame.lineno or 0, frame.name)
+        if second_best is None and not _is_plumbing(name):
+            second_best = frame
+    if second_best is None:
+        return None
+    return Where(second_best.filename, second_best.lineno or 0, second_best.name)
 
 
 def of_caller(depth: int = 1) -> Where | None:
