@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import PurePath
 
 from compdbg.events import NearMiss, Pattern
@@ -39,8 +40,7 @@ _STAGES = {
 def fusion_missed(run: Run) -> Iterator[Finding]:
     fusion = run.fusion
     broken = {(p.pass_name, p.pattern) for _, p in fusion.problems if p.problem != "lost-nodes"}
-    by_pass: dict[str, list[Site]] = {}
-    passes: dict[str, Applied] = {}
+    by_pass: dict[str, list[tuple[Applied, Site]]] = {}
     for site in fusion.sites:
         applied = fusion.applied.get((site.process, site.pass_id))
         if (
@@ -48,14 +48,21 @@ def fusion_missed(run: Run) -> Iterator[Finding]:
             and applied.custom
             and (applied.name, site.nearest.event.pattern) not in broken
         ):
-            by_pass.setdefault(applied.name, []).append(site)
-            passes[applied.name] = applied
-    for name, sites in by_pass.items():
-        for reason, group in grouped_by_reason(sites).items():
-            yield _finding(passes[name], reason, group, fired=sum(s.state == "taken" for s in sites))
+            by_pass.setdefault(applied.name, []).append((applied, site))
+    for found in by_pass.values():
+        fired = _on_one_rank(applied for applied, site in found if site.state == "taken")
+        owners = {id(site): applied for applied, site in found}
+        for reason, group in grouped_by_reason(site for _, site in found).items():
+            sites = _on_one_rank(owners[id(site)] for site in group)
+            yield _finding(owners[id(group[0])], reason, group, sites, fired)
 
 
-def _finding(applied: Applied, reason: str, sites: list[Site], fired: int) -> Finding:
+def _on_one_rank(owners: Iterable[Applied]) -> int:
+    """How many there are on one rank: ranks do the same work, and count once."""
+    return max(Counter(applied.rank for applied in owners).values(), default=0)
+
+
+def _finding(applied: Applied, reason: str, sites: list[Site], count: int, fired: int) -> Finding:
     nearest = max(sites, key=lambda s: s.nearest.progress).nearest
     miss = nearest.miss
     assert miss is not None
@@ -64,7 +71,7 @@ def _finding(applied: Applied, reason: str, sites: list[Site], fired: int) -> Fi
     return Finding(
         code="fusion-missed",
         severity="warning",
-        title=f"{applied.name} missed {_counted(len(sites))}: wanted {miss.wanted}, found {miss.found}",
+        title=f"{applied.name} missed {_counted(count)}: wanted {miss.wanted}, found {miss.found}",
         cause=_cause(applied, nearest, miss, fired),
         suggestion=_ADVICE[reason].format(found=miss.found),
         where=first.where,
@@ -74,7 +81,7 @@ def _finding(applied: Applied, reason: str, sites: list[Site], fired: int) -> Fi
             "pass": applied.name,
             "pattern": nearest.event.pattern,
             "reason": reason,
-            "sites": len(sites),
+            "sites": count,
             "fired": fired,
             "lines": [line for _, line in lines],
             "stage": miss.stage,

@@ -77,6 +77,10 @@ class _Process:
         self.rank = records[0].header.rank
         self.applied = applied
         self.records = records
+        self.by_compile: dict[str | None, list[tuple[int, object]]] = defaultdict(list)
+        for i, r in enumerate(records):
+            if isinstance(r.event, (FusionCompile, CacheLookup, FrameEnd)):
+                self.by_compile[r.event.compile_id].append((i, r.event))
         self.called = [r.event for r in records if isinstance(r.event, FusionCalled)]
         self.compiles = [
             self._compile(i, r, r.event) for i, r in enumerate(records) if isinstance(r.event, FusionCompile)
@@ -101,9 +105,8 @@ class _Process:
 
     def _compile(self, position: int, record: Record, event: FusionCompile) -> _Compile:
         cached, failed = None, False
-        for later in self.records[position + 1 :]:
-            happened = later.event
-            if getattr(happened, "compile_id", None) != event.compile_id:
+        for later, happened in self.by_compile[event.compile_id]:
+            if later <= position:
                 continue
             if isinstance(happened, FusionCompile):
                 break

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
+import msgspec
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -329,3 +330,17 @@ def test_a_custom_pass_says_where_it_was_made(record_here: Recorder) -> None:
     (made,) = [e for _, e in run.load().log.of(PatternPassMade)]
     assert made.pass_name == "Mine"
     assert made.where is not None and made.where.function == "a_pass"
+
+
+def test_rows_have_the_keys_that_scripts_rely_on(record_here: Recorder) -> None:
+    with record_here() as run:
+        rms_pass().apply(graph_of(lambda x, w: ops.rms(x, w, 1e-6).round(), X, W))
+    (row,) = msgspec.to_builtins(run.fusion.rows)
+    assert {
+        "pass", "pass_aliases", "pattern", "graph", "enabled", "outcome", "matched", "attempted",
+        "candidates", "sites_left", "near_miss", "duration_us",
+    } <= set(row)  # fmt: skip
+    assert set(row["near_miss"]) == {
+        "reason", "stage", "node", "wanted", "found", "matched_nodes", "pattern_nodes", "where", "detail",
+    }  # fmt: skip
+    assert row["duration_us"] > 0

@@ -296,6 +296,41 @@ class TestNoCandidate:
             rms_pass().apply(graph_of(alike, X, W))
         assert not alarms(run)
 
+    @pytest.mark.parametrize("effect", ["prints", "stores", "asks"])
+    def test_a_body_with_an_effect_of_its_own_is_not_run(
+        self, record_here: Recorder, effect: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """What an op is made of is found by tracing its body, but only where nothing can happen."""
+        seen: list[int] = []
+
+        def helper() -> None:
+            print("asked")
+
+        def body(x: Tensor, w: Tensor, eps: float) -> Tensor:
+            if effect == "prints":
+                print("ran")
+            elif effect == "stores":
+                seen.append(1)
+            else:
+                helper()
+            return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps) * w
+
+        op = torch.library.custom_op(f"fusion_tests::rms_that_{effect}", body, mutates_args=())
+        op.register_fake(lambda x, w, eps: torch.empty_like(x))
+        call = getattr(ops, f"rms_that_{effect}")
+
+        def native(x: Tensor, w: Tensor) -> Tensor:
+            return (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-5) * w).round()
+
+        with record_here() as run:
+            made = a_pass(lambda x, w: call(x, w, 1e-5).round(), [X, W])
+            seen.clear()
+            capsys.readouterr()  # torch itself runs the op when it traces the pattern
+            made.apply(graph_of(native, X, W))
+        assert not seen
+        assert capsys.readouterr().out == ""
+        assert not alarms(run)
+
     def test_another_overload_of_the_op(self, record_here: Recorder) -> None:
         with record_here() as run:
             made = a_pass(lambda x, y: torch.ops.aten.pow.Tensor_Tensor(x.sin(), y), [X, torch.empty(5, 4)])
