@@ -9,8 +9,11 @@ from msgspec import Struct
 from compdbg.events.base import Event, Where
 
 
-class Guard(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One guard as torch built it. `layer`: `dynamo`, `aot` or `inductor`."""
+class Guard(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """One guard as torch built it. `layer`: `dynamo`, `aot` or `inductor`.
+
+    A model has thousands, made while the program compiles: the garbage collector need not know them.
+    """
 
     type: str
     expr: str
@@ -23,6 +26,10 @@ class Guard(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """For guards on constants: the value frozen at trace time, as JSON or its text."""
     constant: str = ""
     """For a Python value of the user's that is frozen in the code: what the user calls it."""
+
+
+LOADED = "loaded"
+"""Stands for the compile id of a function that came with an artifact, and was not compiled here."""
 
 
 class Guards(Event, frozen=True):

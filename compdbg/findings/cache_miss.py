@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from compdbg.events import FactorChange, Where
+from compdbg.events import FactorChange, PieceCompiled, Where
 from compdbg.findings.base import Cost, Finding
 from compdbg.findings.words import listed
 from compdbg.model.caches import Lookup
@@ -19,7 +19,11 @@ def cache_miss(run: Run) -> Iterator[Finding]:
     """One finding for each function and cause; the AOT key covers the FX key, so it goes first."""
     groups: dict[tuple[str, tuple[str, ...]], list[Lookup]] = defaultdict(list)
     explained: set[tuple[str, str | None]] = set()
-    for miss in _explained_misses(run):
+    misses = _explained_misses(run)
+    covered = _pieces_of_missed_models(run, misses)
+    for miss in misses:
+        if (miss.process, miss.piece) in covered:
+            continue
         same_compile = (miss.process, miss.compile_id)
         if miss.layer == "fx" and same_compile in explained:
             continue
@@ -28,6 +32,13 @@ def cache_miss(run: Run) -> Iterator[Finding]:
         groups[miss.place, _cause(miss)].append(miss)
     for (place, _), found in groups.items():
         yield _finding(run, place, found)
+
+
+def _pieces_of_missed_models(run: Run, misses: list[Lookup]) -> set[tuple[str, str | None]]:
+    """vLLM keeps a model's pieces below the model's key: where that is missed, so are they."""
+    missed = {miss.process for miss in misses if miss.layer == "vllm"}
+    compiled = run.log.of(PieceCompiled)
+    return {(h.process, f"{p.graph} {p.piece} {p.range}") for h, p in compiled if h.process in missed}
 
 
 def _explained_misses(run: Run) -> list[Lookup]:

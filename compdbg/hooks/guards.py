@@ -16,6 +16,7 @@ from typing import Any
 
 from compdbg import probe
 from compdbg.events import Guard, Guards
+from compdbg.events.guards import LOADED
 from compdbg.hooks import (
     compile_facts,
     current,
@@ -49,6 +50,7 @@ TENSOR_TEXT = Target("torch._dynamo.guards:get_tensor_guard_code_part", ("value"
 _NAME = ["___compdbg_audit()"]
 _OFF = "switched off: --audit off"
 _KEPT = "torch checks them on every call"
+_LOADED = "loaded with its artifact, which does not say which guards were dropped when it was made"
 
 
 def _install_guards(patches: Patches) -> None:
@@ -116,7 +118,7 @@ def _finish(building: Building, guard_manager: Any, code: CodeType) -> None:
     """The entry is made: record its guards, and let its calls be counted or audited."""
     facts = building.facts
     records = building.records()
-    tally = frame_calls.open_tally(code, facts.compile_id or "loaded")
+    tally = frame_calls.open_tally(code, facts.compile_id or LOADED)
     dropped = bool(building.dropped_by) and any(not record.kept for record in records)
     mode = options.current().audit
     tally.audited = dropped and building.tree is not None
@@ -129,7 +131,7 @@ def _finish(building: Building, guard_manager: Any, code: CodeType) -> None:
             guards=records,
             drop_requested=bool(building.dropped_by),
             audit="not-audited" if not tally.audited else "on" if mode == "all" else "sampled",
-            audit_reason="" if tally.audited else _OFF if dropped else _KEPT,
+            audit_reason="" if tally.audited else _why_not(tally, dropped),
         )
     )
     guard = _auditing(building, records, tally, mode) if tally.audited else frame_calls.counter(tally)
@@ -152,6 +154,12 @@ def _attach(guard: Callable[[Any], bool], guard_manager: Any) -> None:
 
 def _has_guards(root: Any) -> bool:
     return bool(root.get_leaf_guards() or root.get_child_managers() or root.get_epilogue_lambda_guards())
+
+
+def _why_not(tally: Tally, dropped: bool) -> str:
+    if tally.compile_id == LOADED:
+        return _LOADED
+    return _OFF if dropped else _KEPT
 
 
 def _auditing(building: Building, records: list[Guard], tally: Tally, mode: str) -> Callable[[Any], bool]:

@@ -29,6 +29,7 @@ HOOK = Hook(
         _part("vllm.config.compilation", "vllm_config", "install_fields"),
         _part("vllm.config.vllm", "vllm_config", "install_resolution"),
         _part("vllm.compilation.decorators", "vllm_decorator"),
+        _part("vllm.compilation.decorators", "vllm_aot"),
         _part("vllm.compilation.wrapper", "vllm_audit"),
         _part("vllm.compilation.caching", "vllm_loaded"),
         _part("vllm.compilation.backends", "vllm_split"),

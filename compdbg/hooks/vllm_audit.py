@@ -1,4 +1,4 @@
-"""Dropped guards where torch's own check does not run: vLLM's swapped bytecode, and loaded artifacts.
+"""Dropped guards where torch's own check does not run: vLLM's swapped bytecode.
 
 After the first call vLLM puts the compiled bytecode in the place of `forward`'s, and calls that:
 torch is not asked which entry serves. We hand the locals of each call to the entry's audit ourselves.
@@ -14,15 +14,11 @@ from types import CodeType
 from typing import Any
 
 from compdbg import probe
-from compdbg.events import Guards
-from compdbg.hooks import current
 from compdbg.hooks.base import Patches, report_error
 from compdbg.hooks.frame_calls import tallies_of
 from compdbg.hooks.vllm_targets import BYTECODE_HOOK, BYTECODE_SWAP
 
 HOOK = "vllm"
-LOADED = "loaded"
-"""Stands for the compile id of a function that was not compiled in this run."""
 
 _entries: weakref.WeakKeyDictionary[Any, tuple[CodeType, int]] = weakref.WeakKeyDictionary()
 """Model -> the code of its forward, and which of the compiled entries of that code is its own."""
@@ -85,18 +81,3 @@ def bound(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[
     for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
         found[name] = cell.cell_contents
     return found
-
-
-def record_loaded(loaded: Any) -> None:
-    """A function from vLLM's AOT cache runs with guards dropped, unknown which."""
-    code = loaded._artifacts.original_code
-    probe.emit(
-        Guards(
-            frame=current.frame_key(code),
-            compile_id=LOADED,
-            guards=[],
-            drop_requested=True,
-            audit="not-audited",
-            audit_reason="loaded from vLLM's AOT cache, which does not keep the guards that were dropped",
-        )
-    )

@@ -179,8 +179,8 @@ def _record(watched: _Watched, config: Any, name: str) -> None:
     probe.emit(
         ConfigValue(
             key=watched.prefix + name,
-            requested=_text(change.before if change else effective),
-            effective=_text(effective),
+            requested=text_of(change.before if change else effective),
+            effective=text_of(effective),
             changed_by=change.by if change and changed else "",
         )
     )
@@ -200,7 +200,7 @@ def _frozen(value: Any) -> Any:
     return value.copy() if isinstance(value, (list, dict)) else value
 
 
-def _text(value: Any) -> str:
+def text_of(value: Any) -> str:
     """A value as it is written on the command line; empty for one that was left open."""
     if value is None:
         return ""

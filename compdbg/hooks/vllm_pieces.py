@@ -11,7 +11,7 @@ from typing import Any
 
 from compdbg import probe
 from compdbg.events import CacheLookup, PieceCompiled
-from compdbg.hooks import current
+from compdbg.hooks import current, vllm_aot
 from compdbg.hooks.base import Patches, contained
 from compdbg.hooks.vllm_targets import COMPILE, LOAD, PIECE_RANGES
 
@@ -96,6 +96,8 @@ class _Request:
                 backend=self.manager.compiler.name,
             )
         )
+        if not twin:
+            vllm_aot.note_work(self.name, f"{self.piece} {self.sizes}")
 
     def _key_of(self, artifact: Any) -> str | None:
         artifacts = self.manager.loaded_artifacts.items()

@@ -7,7 +7,7 @@ from typing import Any
 
 from compdbg import probe
 from compdbg.events import Piece
-from compdbg.hooks import current
+from compdbg.hooks import current, vllm_aot
 from compdbg.hooks import piece_structure as structure
 from compdbg.hooks.base import Patches, contained
 from compdbg.hooks.graphtext import graph_text
@@ -27,7 +27,10 @@ def _named_graph(original: Callable[..., Any]) -> Callable[..., Any]:
     def __call__(self: Any, graph: Any, example_inputs: Any) -> Any:
         compile_id = _compile_id_of(graph)
         with current.compiling_graph(compile_id or str(self.prefix)), current.compiling_for(compile_id):
-            return original(self, graph, example_inputs)
+            result = original(self, graph, example_inputs)
+        with contained(HOOK):
+            vllm_aot.all_pieces_made()
+        return result
 
     return __call__
 

@@ -8,6 +8,7 @@ from pathlib import PurePath
 from msgspec import Struct
 
 from compdbg.events import Guard, Where
+from compdbg.events.guards import LOADED
 from compdbg.model.guards import Entry, Violation
 from compdbg.views.base import Column, Source, View
 from compdbg.views.places import counted, place
@@ -116,6 +117,8 @@ def _state(row: GuardRow) -> str:
 def _line(entry: Entry) -> str:
     dropped = len(entry.dropped)
     text = f"{entry.compile_id} {PurePath(entry.frame).name}: {counted(len(entry.guards), 'guard')}"
+    if entry.compile_id == LOADED:
+        return f"{text} known, not audited: {entry.audit_reason}"
     if not dropped:
         return f"{text}, all kept"
     layers = Counter(guard.layer for guard in entry.dropped if guard.layer != "dynamo")
