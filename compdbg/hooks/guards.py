@@ -119,6 +119,8 @@ def _finish(building: Building, guard_manager: Any, code: CodeType) -> None:
     facts = building.facts
     records = building.records()
     tally = frame_calls.open_tally(code, facts.compile_id or LOADED)
+    if tally.compile_id == LOADED:
+        tally.reach = 0
     dropped = bool(building.dropped_by) and any(not record.kept for record in records)
     mode = options.current().audit
     tally.audited = dropped and building.tree is not None

@@ -58,7 +58,9 @@ def _words(whole: PassFusion) -> str:
         "no-candidate": "ran and found nothing to fuse",
         "superseded": "was tried only where another pattern fired",
         "cached": f"did not run, because a cache served the compile; {recorded}",
-        "not-run": "is configured and did not run",
+        "not-run": "ran, and applied none of its patterns"
+        if all("did not apply it" in row.why for row in whole.rows)
+        else "is configured and did not run",
         "unobservable": "could not be observed",
     }[whole.outcome]
 

@@ -104,10 +104,15 @@ def _audit(entry: Entry, guard: Guard) -> tuple[str, str]:
         return "not-audited", "torch has no check for it: skip_nnmodule_hook_guards"
     if entry.calls is None:
         return entry.audit, "the log ends before the audit was told"
-    later = max(0, entry.calls - 1)
+    later = _later_calls(entry)
     if entry.checked >= later:
         return "on", f"checked on all {counted(later, 'later call')}"
     return "sampled", f"checked on {entry.checked} of {counted(later, 'later call')}"
+
+
+def _later_calls(entry: Entry) -> int:
+    """Calls after the one that compiled; what is compiled ahead of time is compiled by none."""
+    return max(0, (entry.calls or 0) - 1, entry.checked)
 
 
 def _state(row: GuardRow) -> str:
@@ -127,7 +132,7 @@ def _line(entry: Entry) -> str:
     if layers:
         text += f" ({', '.join(f'{count} of {layer}' for layer, count in layers.items())})"
     if entry.audit != "not-audited" and entry.calls:
-        text += f"; audited on {entry.checked} of {counted(max(0, entry.calls - 1), 'later call')}"
+        text += f"; audited on {entry.checked} of {counted(_later_calls(entry), 'later call')}"
         harmful = [v for v in entry.violations if v.effect != "same"]
         text += f", {counted(len(harmful), 'cause')} of wrong calls" if harmful else ", none harmful"
     return text

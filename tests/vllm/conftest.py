@@ -34,10 +34,12 @@ class Engine:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def plain(self, program: str, *args: str, cache: str, **env: str) -> subprocess.CompletedProcess[str]:
+    def plain(
+        self, program: str | Path, *args: str, cache: str, **env: str
+    ) -> subprocess.CompletedProcess[str]:
         return self._python([str(HERE / "programs" / program), *args], cache, env)
 
-    def recorded(self, program: str, *args: str, cache: str, **env: str) -> Recorded:
+    def recorded(self, program: str | Path, *args: str, cache: str, **env: str) -> Recorded:
         run = self.folder / f"run{len(list(self.folder.iterdir()))}"
         command = ["-m", "compdbg", "run", "--quiet", "-o", str(run), str(HERE / "programs" / program)]
         return Recorded(self._python([*command, *args], cache, env), run)

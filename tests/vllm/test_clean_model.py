@@ -95,7 +95,7 @@ class TestCold:
 
     def test_the_model_was_compiled_once(self, engine, cold):
         (row,) = [r for r in engine.show(cold, "frames") if r["frame"].endswith("clean.py:31:forward")]
-        assert (row["compile_id"], row["result"]) == ("0/0", "compiled")
+        assert (row["compile_id"], row["result"], row["calls"]) == ("0/0", "compiled", 5)
 
     def test_all_guards_are_dropped_and_audited(self, engine, cold):
         rows = [r for r in engine.show(cold, "guards") if r["frame"].endswith("clean.py:31:forward")]
@@ -141,9 +141,20 @@ class TestWarm:
         ]
         assert all(r[key] is None for r in rows for key in ("ops", "inputs", "outputs", "split_op"))
 
-    def test_no_pass_and_no_guard_is_claimed(self, engine, warm):
-        assert engine.show(warm, "passes") == []
+    def test_the_frame_is_said_to_be_loaded(self, engine, warm):
+        (row,) = [r for r in engine.show(warm, "frames") if r["frame"].endswith("clean.py:31:forward")]
+        assert (row["compile_id"], row["result"], row["calls"]) == ("loaded", "compiled", None)
+        assert "in an earlier run" in row["reason"]
+
+    def test_no_guard_is_claimed(self, engine, warm):
         assert engine.show(warm, "guards") == []
+
+    def test_passes_are_those_of_the_run_that_filled_the_cache(self, engine, cold, warm):
+        rows = engine.show(warm, "passes")
+        assert {r["pass"] for r in rows} >= PASSES_OF_VLLM
+        assert {(r["cached"], r["run"]) for r in rows} == {(True, cold.folder.name)}
+        graphs = {r["graph"] for r in rows if r["pass"] == "NoOpEliminationPass"}
+        assert graphs == {f"backbone submod_{i} {sizes}" for i in (0, 2, 6) for sizes in ("4", "1-2048")}
 
     def test_sizes_are_still_seen(self, engine, warm):
         rows = engine.show(warm, "sizes")

@@ -50,6 +50,14 @@ class TestFusion:
         assert "missed" not in {r["outcome"] for r in rows}
         assert fused.alarms == []
 
+    def test_a_warm_start_shows_the_count_of_the_run_that_filled_the_cache(self, engine, fused):
+        warm = engine.recorded("fusion.py", "1e-5", cache="fused", TOY_FUSIONS="1")
+        assert warm.process.stdout == fused.process.stdout
+        rows = [r for r in engine.show(warm, "fusion") if r["pass"] == "RMSNormQuantFusionPass"]
+        assert {r["outcome"] for r in rows} == {"cached"}
+        assert sum(r["matched"] for r in rows) == 2
+        assert warm.alarms == []
+
     def test_a_constant_that_the_pattern_does_not_know_is_the_reason(self, missed):
         assert missed.process.stdout.splitlines()[-1] == "fused kernels that ran: 0"
         (finding,) = missed.found("fusion-missed")

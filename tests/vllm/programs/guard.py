@@ -21,7 +21,7 @@ class Branching(nn.Module):
         return self.linear(x)
 
 
-config = make_config(backend=sys.argv[1], splitting_ops=[])
+config = make_config(backend=sys.argv[1], splitting_ops=[], compile_sizes=[int(n) for n in sys.argv[2:]])
 torch.manual_seed(0)
 with set_current_vllm_config(config), torch.inference_mode():
     model = Branching(vllm_config=config)
