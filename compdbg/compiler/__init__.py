@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from compdbg.compiler.decorators import ignore_torch_compile, support_torch_compile
     from compdbg.compiler.effective import current_config, use_config
     from compdbg.compiler.forward_context import set_forward_context
+    from compdbg.compiler.passes.fusion.fusion_pass import FusionPass
+    from compdbg.compiler.passes.inductor_pass import InductorPass
     from compdbg.compiler.warmup import warm_up
 
 _HOMES = {
@@ -33,6 +35,8 @@ _HOMES = {
     "DynamicShapesConfig": "config",
     "DynamicShapesType": "config",
     "PassConfig": "config",
+    "FusionPass": "passes.fusion.fusion_pass",
+    "InductorPass": "passes.inductor_pass",
     "current_config": "effective",
     "ignore_torch_compile": "decorators",
     "set_forward_context": "forward_context",
@@ -43,7 +47,7 @@ _HOMES = {
 
 __all__ = [
     "CUDAGraphMode", "CompilationConfig", "CompilationMode", "DynamicShapesConfig",
-    "DynamicShapesType", "PassConfig", "current_config", "ignore_torch_compile",
+    "DynamicShapesType", "FusionPass", "InductorPass", "PassConfig", "current_config", "ignore_torch_compile",
     "set_forward_context", "support_torch_compile", "use_config", "warm_up",
 ]  # fmt: skip
 

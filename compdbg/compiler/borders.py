@@ -38,6 +38,16 @@ def value_of(node: fx.Node) -> Any:
     return node.meta.get("example_value", node.meta.get("val"))
 
 
+def memory_of(value: Any) -> int | None:
+    """The block of memory that a tensor lies in; tensors that share it, alive at once, have the same."""
+    if not isinstance(value, torch.Tensor):
+        return None
+    try:
+        return int(value.untyped_storage()._cdata)
+    except (NotImplementedError, RuntimeError):
+        return None
+
+
 def expression(size: Any) -> sympy.Expr | None:
     """The expression of a size: None for what is no int."""
     if isinstance(size, torch.SymInt):

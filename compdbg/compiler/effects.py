@@ -8,9 +8,8 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch.multiprocessing.reductions import StorageWeakRef
 
-from compdbg.compiler.borders import value_of
+from compdbg.compiler.borders import memory_of, value_of
 
 _IN_PLACE = frozenset(
     function
@@ -21,18 +20,9 @@ _IN_PLACE = frozenset(
 
 def written_inputs(graph: fx.Graph) -> frozenset[str]:
     """Names of the inputs whose memory the graph changes."""
-    written = {_memory(node) for writer in graph.nodes for node in _written_by(writer)} - {None}
-    return frozenset(node.name for node in graph.find_nodes(op="placeholder") if _memory(node) in written)
-
-
-def _memory(node: fx.Node) -> Any:
-    value = value_of(node)
-    if not isinstance(value, torch.Tensor):
-        return None
-    try:
-        return StorageWeakRef(value.untyped_storage())
-    except (NotImplementedError, RuntimeError):
-        return None
+    written = {memory_of(value_of(node)) for writer in graph.nodes for node in _written_by(writer)} - {None}
+    inputs = graph.find_nodes(op="placeholder")
+    return frozenset(node.name for node in inputs if memory_of(value_of(node)) in written)
 
 
 def _written_by(node: fx.Node) -> Iterator[fx.Node]:

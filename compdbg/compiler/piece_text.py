@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 import sympy
 import torch
 from torch import fx
-from torch.multiprocessing.reductions import StorageWeakRef
 
-from compdbg.compiler.borders import value_of
+from compdbg.compiler.borders import memory_of, value_of
 from compdbg.compiler.graph_data import ByName, named
 from compdbg.compiler.pieces import Piece, attribute
 
@@ -117,9 +116,7 @@ class _Writer:
             return f"{type(value).__name__} {value!r}"
         shape = ", ".join(self._size(n) for n in value.shape)
         stride = ", ".join(self._size(n) for n in value.stride())
-        memory = self._memory.setdefault(
-            (StorageWeakRef(value.untyped_storage()), value.dtype), len(self._memory)
-        )
+        memory = self._memory.setdefault(memory_of(value), len(self._memory))
         gradient = " grad" if value.requires_grad and torch.is_grad_enabled() else ""
         offset = self._size(value.storage_offset())
         return f"{value.dtype}[{shape}][{stride}]+{offset} {value.device} memory {memory}{gradient}"

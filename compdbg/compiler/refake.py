@@ -20,10 +20,9 @@ from torch._dynamo.source import ConstantSource
 from torch._prims_common import compute_required_storage_length
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
-from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._sympy.value_ranges import ValueRanges
 
-from compdbg.compiler.borders import evaluate, value_of
+from compdbg.compiler.borders import evaluate, memory_of, value_of
 from compdbg.compiler.config import DynamicShapesType
 from compdbg.compiler.ranges import STATIC, UNBOUNDED, Range
 
@@ -91,7 +90,7 @@ def _shared_memory(graph: fx.Graph) -> frozenset[Any]:
 
 
 def _memory(tensor: torch.Tensor) -> Any:
-    return StorageWeakRef(tensor.untyped_storage()), tensor.dtype
+    return memory_of(tensor), tensor.dtype
 
 
 class _Propagate(fx.Interpreter):  # type: ignore[misc]

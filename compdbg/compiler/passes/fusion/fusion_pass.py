@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -86,8 +85,8 @@ class FusionPass(InductorPass):
             if form.extra_check is not None:
                 more["extra_check"] = form.extra_check
             register_replacement(
-                _as_function(form.pattern),
-                _as_function(form.replacement),
+                form.pattern,
+                form.replacement,
                 list(form.inputs()),
                 _trace,
                 matcher,
@@ -107,18 +106,6 @@ class FusionPass(InductorPass):
             name = getattr(form.pattern, "__name__", "pattern")
             found += _compare(name, _outputs(wanted), _outputs(given), tolerance)
         return found
-
-
-def _as_function(method: Callable[..., Any]) -> Callable[..., Any]:
-    """A plain function: torch reads the parameters' names off it."""
-    if not hasattr(method, "__self__"):
-        return method
-
-    @functools.wraps(method)
-    def function(*args: Any, **kwargs: Any) -> Any:
-        return method(*args, **kwargs)
-
-    return function
 
 
 def _trace(*args: Any, **kwargs: Any) -> fx.GraphModule:

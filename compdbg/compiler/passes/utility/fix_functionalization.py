@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch.multiprocessing.reductions import StorageWeakRef
 
+from compdbg.compiler.borders import memory_of
 from compdbg.compiler.passes.inductor_pass import InductorPass
 
 
@@ -52,9 +52,8 @@ def _is_last_reader(node: fx.Node, value: Any, order: dict[fx.Node, int]) -> boo
     return all(order[user] <= order[node] for user in readers)
 
 
-def _memory(node: fx.Node) -> Any:
-    value = node.meta.get("val")
-    return StorageWeakRef(value.untyped_storage()) if isinstance(value, torch.Tensor) else None
+def _memory(node: fx.Node) -> int | None:
+    return memory_of(node.meta.get("val"))
 
 
 def _plain_call(graph: fx.Graph, node: fx.Node, written: dict[str, Any]) -> None:
