@@ -50,7 +50,7 @@ class Header(Struct, frozen=True):
         return f"{self.process}:{self.seq}"
 
 
-class Where(Struct, frozen=True):
+class Where(Struct, frozen=True, gc=False):
     """A place in the source: the user's line where one is known."""
 
     file: str

@@ -7,6 +7,7 @@ bound method, a resumed frame. Nothing here raises, changes a result or keeps wh
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
 import time
@@ -54,11 +55,10 @@ class Audit:
             return
         try:
             self._tally.checked += 1
-            fine = (self._tree is None or self._tree.check(f_locals)) and (
-                self._state is None or self._state.check(f_locals)
-            )
-            if not fine or self._watches:
-                self._look_closely(f_locals)
+            values_hold = self._tree is None or self._tree.check(f_locals)
+            state_holds = self._state is None or self._state.check(f_locals)
+            if self._watches or not (values_hold and state_holds):
+                self._look_closely(f_locals, values_hold, state_holds)
         finally:
             self._busy.release()
 
@@ -67,20 +67,22 @@ class Audit:
         self._tree = self._state = None
         self._watches = []
         self._globals = {}
+        self.__dict__.pop("_scope", None)
 
-    def _look_closely(self, f_locals: dict[str, Any]) -> None:
-        scope = self._scope(f_locals)
+    def _look_closely(self, f_locals: dict[str, Any], values_hold: bool, state_holds: bool) -> None:
+        scope = self._scope
+        scope["L"] = f_locals
         try:
-            if self._state is not None and not self._state.check(f_locals):
+            if self._state is not None and not state_holds:
                 self._watches += self._state.dissolve()
                 self._state = None
-            if self._tree is not None and not self._tree.check(f_locals):
+            if not values_hold:
                 self._take_out(scope)
             violated = [watch for watch in self._watches if not watch.holds(scope)]
             if violated:
                 self._causes.add(violated, scope)
         finally:
-            scope.clear()
+            scope["L"] = None
 
     def _take_out(self, scope: Scope) -> None:
         if self._resting:
@@ -92,10 +94,11 @@ class Audit:
         self._rest = 0 if found else min(max(1, 2 * self._rest), _LONGEST_REST)
         self._resting = self._rest
 
-    def _scope(self, f_locals: dict[str, Any]) -> Scope:
+    @functools.cached_property
+    def _scope(self) -> Scope:
+        """What sources are evaluated in; the call's locals come and go."""
         guards = sys.modules["torch._dynamo.guards"]
-        helpers = {**guards.SYMPY_INTERP, **guards._get_closure_vars()}
-        return {**helpers, "L": f_locals, "G": self._globals}
+        return {**guards.SYMPY_INTERP, **guards._get_closure_vars(), "G": self._globals}
 
 
 def auditor(audit: Audit, tally: Tally, budget: Budget) -> Callable[[Any], bool]:

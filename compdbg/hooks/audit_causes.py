@@ -123,8 +123,13 @@ class Causes:
             self._tell(cause, lead)
 
     def _judge(self, watch: Watch, scope: Scope) -> list[Judgement]:
-        judge = _JUDGES.get(watch.leaf, judge_state)
-        return judge(Case(watch, scope, self._facts, self._expected))
+        """What is wrong with a guard; a thread count that stays as it is need not be judged on each call."""
+        state = watch.same_as_before(scope)
+        if state is None or watch.judged[0] != state:
+            judge = _JUDGES.get(watch.leaf, judge_state)
+            watch.judged = (state, judge(Case(watch, scope, self._facts, self._expected)))
+        judgements: list[Judgement] = watch.judged[1]
+        return judgements
 
     def _cause_of(
         self,

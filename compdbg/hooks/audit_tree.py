@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from compdbg.events import Guard
@@ -18,14 +19,20 @@ _HINT = re.compile(r" \(HINT: .*\)$", re.DOTALL)
 class Tree:
     """All guards on values, as torch built them before it filtered; checked at torch's speed."""
 
-    def __init__(self, manager: Any, records: Iterable[Guard]) -> None:
+    def __init__(self, manager: Any, records: Sequence[Guard]) -> None:
         self._manager = manager
         """Owns the tree: managers and leaves below are references into it."""
         self._present: Any = manager.root
         self._out: set[str] = set()
-        self._records: dict[str, list[Guard]] = {}
-        for record in records:
-            self._records.setdefault(record.source, []).append(record)
+        self._all = records
+
+    @functools.cached_property
+    def _records(self) -> dict[str, list[Guard]]:
+        """By source. Most entries never need it."""
+        found: dict[str, list[Guard]] = {}
+        for record in self._all:
+            found.setdefault(record.source, []).append(record)
+        return found
 
     def check(self, f_locals: Any) -> bool:
         return bool(self._present.check(f_locals))

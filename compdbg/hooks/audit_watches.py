@@ -6,6 +6,7 @@ false. So what was seen false leaves the tree and is watched here.
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from compdbg.events import Guard
@@ -15,6 +16,9 @@ Scope = dict[str, Any]
 
 _GONE = (AttributeError, KeyError, IndexError, TypeError, ValueError, ReferenceError)
 """What evaluating a source raises where a value is no longer there."""
+
+
+_PLAIN = (bool, int, float, str, type(None))
 
 
 class Missing:
@@ -37,6 +41,8 @@ class Watch:
         self.record = record
         self.facets: dict[tuple[str, bool], Any] = {}
         """Its causes, by aspect and harmlessness; filled when it is first seen false."""
+        self.judged: tuple[Any, Any] = (None, [])
+        """What was said of it last, and of what."""
 
     def holds(self, scope: Scope) -> bool:
         raise NotImplementedError
@@ -44,6 +50,10 @@ class Watch:
     def value(self, scope: Scope) -> Any:
         """The value that the guard is about, or MISSING."""
         return MISSING
+
+    def same_as_before(self, scope: Scope) -> Any:
+        """Something that is equal as long as the guard is false in the same way; None where not known."""
+        return None
 
 
 class LeafWatch(Watch):
@@ -69,6 +79,10 @@ class LeafWatch(Watch):
             return eval(self._code, scope)
         except Exception:
             return MISSING
+
+    def same_as_before(self, scope: Scope) -> Any:
+        value = self.value(scope)
+        return (type(value), value) if type(value) in _PLAIN else None
 
 
 class AccessWatch(Watch):
@@ -122,6 +136,12 @@ class StateWatch(Watch):
             return True
         finally:
             del on
+
+    def same_as_before(self, scope: Scope) -> Any:
+        if self.leaf != "GLOBAL_STATE":
+            return None
+        inference = sys.modules["torch"].is_inference_mode_enabled()
+        return inference, *self.guard.check_verbose(None).verbose_code_parts
 
 
 class AliasWatch(Watch):

@@ -11,7 +11,7 @@ from compdbg.events import Guard
 from compdbg.hooks.audit_judgement import Expected
 from compdbg.hooks.base import contained
 from compdbg.hooks.compile_facts import Facts
-from compdbg.hooks.guard_records import AMBIENT, Draft, draft, settle
+from compdbg.hooks.guard_records import AMBIENT, Drafts, draft, settle
 
 Built = tuple[Any, Any]
 """torch's builder, and its manager: the wrapper around a tree of guards."""
@@ -34,7 +34,7 @@ class Building:
         self.global_scope: dict[str, Any] = {}
         self.expected: dict[str, Expected] = {}
         self._texts: dict[str, str] = {}
-        self._drafts: list[Draft] | None = None
+        self._drafts: Drafts | None = None
         self._kept: set[int] | None = None
         self._names: list[str] = []
         self._kept_names: list[str] = []
@@ -92,7 +92,7 @@ class Building:
 
     def records(self) -> list[Guard]:
         """All guards, with who dropped them."""
-        records = settle(self._drafts or (), self._kept, self.dropped_by)
+        records = settle(self._drafts or Drafts(), self._kept, self.dropped_by)
         if len(self._names) > 1:
             kept = self._kept is None or self._kept_names == self._names
             records.append(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from compdbg.events import Guard
 from compdbg.hooks import userline
@@ -47,24 +47,29 @@ _AMBIENT_EXPRS = {
 }
 
 
-class Draft(NamedTuple):
-    """The records of one of torch's guards, before it is known whether it is kept."""
+class Drafts:
+    """The records of torch's guards, before it is known which are kept: a record, and its guard's id."""
 
-    guard: Any
-    records: list[Guard]
+    def __init__(self) -> None:
+        self.ids: list[int] = []
+        self.records: list[Guard] = []
+
+    def add(self, guard: Any, record: Guard) -> None:
+        self.ids.append(id(guard))
+        self.records.append(record)
 
 
 def draft(
     guards: Sequence[Any], builder: Any, facts: Facts, tensor_texts: dict[str, str], shapes: Sequence[str]
-) -> list[Draft]:
+) -> Drafts:
     """Records for all guards of a compile; `builder` is the one that has just built them."""
-    drafts = []
+    drafts = Drafts()
     for guard in guards:
         kind = guard.create_fn_name()
         if kind == "SHAPE_ENV":
-            found = list(shape_guards(shapes or guard.code_list or (), facts))
-            facts.shape_guards.update((record.expr, place) for record, place in found)
-            drafts.append(Draft(guard, [record for record, _ in found]))
+            for shape, place in shape_guards(shapes or guard.code_list or (), facts):
+                facts.shape_guards[shape.expr] = place
+                drafts.add(guard, shape)
             continue
         source = guard.name
         name, value = _frozen(guard, kind, source, builder)
@@ -76,20 +81,19 @@ def draft(
             value=value,
             constant=name,
         )
-        drafts.append(Draft(guard, [record]))
+        drafts.add(guard, record)
     return drafts
 
 
-def settle(drafts: Iterable[Draft], kept: set[int] | None, dropped_by: str) -> list[Guard]:
+def settle(drafts: Drafts, kept: set[int] | None, dropped_by: str) -> list[Guard]:
     """The records with who dropped them; `kept` holds the ids of kept guards, None if all are."""
-    settled: list[Guard] = []
-    for guard, records in drafts:
-        by = None if kept is None or id(guard) in kept else dropped_by
-        if by is None and records and records[0].type == "EMPTY_NN_MODULE_HOOKS_DICT":
-            by = _hooks_skipped()
-        if by is not None:
-            records = [msgspec.structs.replace(r, kept=False, dropped_by=by) for r in records]  # noqa: PLW2901
-        settled += records
+    hooks = _hooks_skipped()
+    settled = []
+    for guard, record in zip(drafts.ids, drafts.records, strict=True):
+        by = None if kept is None or guard in kept else dropped_by
+        if by is None and record.type == "EMPTY_NN_MODULE_HOOKS_DICT":
+            by = hooks
+        settled.append(record if by is None else replace(record, kept=False, dropped_by=by))
     return settled
 
 
