@@ -356,7 +356,10 @@ def test_what_a_compiler_can_not_load_is_reported_and_compiled_anew(program, cac
     for path in entries(cache):
         key = path.parent.parent.name
         entry = from_bytes(path.read_bytes(), key)
-        sections = {**entry.sections, **{name: b"nonsense" for name in ("artifact", "model") if name in entry.sections}}
+        sections = {
+            **entry.sections,
+            **{name: b"nonsense" for name in ("artifact", "model") if name in entry.sections},
+        }
         path.write_bytes(
             to_bytes(Entry(key=key, factors=entry.factors, about=entry.about, sections=sections, made=1.0))
         )
@@ -431,7 +434,9 @@ def test_through_inductor_a_warm_start_says_which_passes_made_what_it_runs(progr
 
 
 def test_an_entry_survives_the_round_trip_and_nothing_else_does():
-    entry = Entry(key="k", factors={"a": "1"}, about={"n": [1, None]}, sections={"s": b"\n\x00bytes"}, made=5.0)
+    entry = Entry(
+        key="k", factors={"a": "1"}, about={"n": [1, None]}, sections={"s": b"\n\x00bytes"}, made=5.0
+    )
     assert from_bytes(to_bytes(entry), "k") == entry
     with pytest.raises(Unusable, match="for the key k") as raised:
         from_bytes(to_bytes(entry), "other")

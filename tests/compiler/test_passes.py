@@ -153,7 +153,9 @@ def test_an_operator_writes_in_place_again_only_where_nothing_reads_the_old_valu
 
 def test_a_fusion_is_a_pattern_a_replacement_and_inputs():
     fusion = NormDoubled()
-    module = traced(lambda x: torch.ops.core.norm(x, 1e-5) * 2 + torch.ops.core.norm(x, 1e-6) * 2, torch.randn(3, 8))
+    module = traced(
+        lambda x: torch.ops.core.norm(x, 1e-5) * 2 + torch.ops.core.norm(x, 1e-6) * 2, torch.randn(3, 8)
+    )
     fusion(module.graph)
     assert fusion.matched_count == 1
     assert sorted(str(n.target) for n in module.graph.nodes if "norm" in str(n.target)) == [
@@ -195,7 +197,11 @@ def test_several_forms_and_a_check_of_the_match():
                 )
 
     def forward(x, y):
-        return torch.ops.core.norm(x, 1e-5) * 2, torch.ops.core.norm(x, 1e-6) * 2, torch.ops.core.norm(y, 1e-5) * 2
+        return (
+            torch.ops.core.norm(x, 1e-5) * 2,
+            torch.ops.core.norm(x, 1e-6) * 2,
+            torch.ops.core.norm(y, 1e-5) * 2,
+        )
 
     fusion = Forms()
     fusion(traced(forward, torch.randn(3, 8), torch.randn(3, 9)).graph)

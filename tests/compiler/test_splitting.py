@@ -100,7 +100,13 @@ def test_a_view_between_splitting_operators_is_inlined_and_sees_what_they_wrote(
         torch.ops.core.attention_into(turned, turned, "b")
         return out + q
 
-    assert kinds(split(forward, INTO)) == ["compiled 2", "splitting 1", "inlined 1", "splitting 1", "compiled 1"]
+    assert kinds(split(forward, INTO)) == [
+        "compiled 2",
+        "splitting 1",
+        "inlined 1",
+        "splitting 1",
+        "compiled 1",
+    ]
 
 
 def test_outputs_of_a_splitting_operator_are_taken_apart_in_its_piece():
@@ -214,10 +220,9 @@ def test_a_name_that_matches_nothing_is_said_with_the_nearest(caplog):
         ("core::pair", None, True),
         ("nothing::like_it", None, False),
     ]
-    assert [m for m in caplog.messages if "did you mean" in m] == [
-        f"{heard.of(Piece)[0].graph}: splitting_ops: no operator {name!r} in the graph; did you mean {FUNCTIONAL!r}?"
-        for name in names[:2]
-    ]
+    hints = [m.partition(": ")[2] for m in caplog.messages if "did you mean" in m]
+    said = "splitting_ops: no operator {!r} in the graph; did you mean {!r}?"
+    assert hints == [said.format(name, FUNCTIONAL) for name in names[:2]]
 
 
 def test_an_operator_of_torch_is_named_as_in_aten():
