@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from compdbg.events import FactorChange, PieceCompiled, Where
+from compdbg.events import PieceCompiled, Where
 from compdbg.findings.base import Cost, Finding
 from compdbg.findings.words import listed
-from compdbg.model.caches import Lookup
+from compdbg.model.caches import GRAPH, Lookup, said
 from compdbg.model.run import Run
 
 _MOST = 6
-_TEXT = 60
 
 
 def cache_miss(run: Run) -> Iterator[Finding]:
@@ -56,8 +55,9 @@ def _finding(run: Run, place: str, found: list[Lookup]) -> Finding:
     changes = miss.changed_factors or []
     names = [change.name for change in changes]
     if changes:
-        what = f"{listed(names, most=3)} of its cache key changed"
-        told = "; ".join(_said(change) for change in changes[:_MOST])
+        shown = ["the graph" if name == GRAPH else name for name in names]
+        what = f"{listed(shown, most=3)} changed, and with it the cache key"
+        told = "; ".join(said(change) for change in changes[:_MOST])
     else:
         what, told = miss.reason, miss.reason
     return Finding(
@@ -87,32 +87,12 @@ def _finding(run: Run, place: str, found: list[Lookup]) -> Finding:
     )
 
 
-def _said(change: FactorChange) -> str:
-    if change.name in ("gm", "fx_graph"):
-        return f"{change.name}: {_first_difference(change)}"
-    return f"{change.name}: {_short(change.before)} before, {_short(change.after)} now"
-
-
-def _first_difference(change: FactorChange) -> str:
-    """The first line of the graph that is not as it was."""
-    before, after = change.before.splitlines(), change.after.splitlines()
-    for old, new in zip(before, after, strict=False):
-        if old != new:
-            return f"`{_short(old)}` before, `{_short(new)}` now"
-    return "the graph differs"
-
-
-def _short(text: str) -> str:
-    flat = " ".join(text.split()) or "absent"
-    return f"{flat[:_TEXT]}…" if len(flat) > _TEXT else flat
-
-
 def _advice(names: list[str], miss: Lookup) -> str:
     if any(
         name.startswith(("inductor_config", "aot_config", "autograd_config", "fx_kwargs")) for name in names
     ):
         return "Keep the settings that changed equal over runs that are to share the cache."
-    if any(name in ("gm", "fx_graph") for name in names):
+    if GRAPH in names:
         return (
             "The program's graph differs. If the code is the same, look for a value that is traced as a "
             "constant and varies from run to run: a path, a time, a random number, a size."

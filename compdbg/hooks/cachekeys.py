@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import os
 import re
 import time
@@ -28,6 +29,8 @@ KEYS = 8
 """Keys kept for each."""
 SHOWN = 300
 """Characters kept of a component's text."""
+GRAPH, SHOWN_OF_GRAPH = "gm", 60_000
+"""The graph's component, whose first line that differs is looked for."""
 
 THIS_PROCESS = f"{os.getpid()}-{os.urandom(4).hex()}"
 _LINE = re.compile(r"\[(\w+)\] (.*)", re.DOTALL)
@@ -73,7 +76,7 @@ def factors_of(lines: Iterable[str]) -> dict[str, tuple[str, str]]:
         match = _LINE.match(line)
         if match is not None:
             name, _, text = match[2].partition(": ")
-            found[name] = (match[1], text[:SHOWN])
+            found[name] = (match[1], text[: SHOWN_OF_GRAPH if name == GRAPH else SHOWN])
     return found
 
 
@@ -114,8 +117,18 @@ def _changes(before: dict[str, tuple[str, str]], after: dict[str, tuple[str, str
     for name in [*before, *(n for n in after if n not in before)]:
         (old_hash, old), (new_hash, new) = before.get(name, ("", "")), after.get(name, ("", ""))
         if old_hash != new_hash:
+            if name == GRAPH:
+                old, new = _first_difference(old, new)
             found.append(FactorChange(name=name, before=old, after=new))
-    return sorted(found, key=lambda change: change.name != "gm")
+    return sorted(found, key=lambda change: change.name != GRAPH)
+
+
+def _first_difference(old: str, new: str) -> tuple[str, str]:
+    """The first line of either text that is not in the other at its place."""
+    for before, after in itertools.zip_longest(old.splitlines(), new.splitlines(), fillvalue=""):
+        if before != after:
+            return before.strip()[:SHOWN], after.strip()[:SHOWN]
+    return "", ""
 
 
 def _folder(layer: str, place: str) -> Path:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import hashlib
 import os
 import sys
 from collections.abc import Mapping
@@ -17,11 +19,12 @@ PENDING = 64
 _pending: dict[tuple[str, str], tuple[str, cachekeys.KeyRecord]] = {}
 _frames: dict[str, str] = {}
 """Where the frame of a compile is, by compile id: a backward is compiled when the frame is gone."""
+_PLAIN = (bool, int, float, str, type(None))
 _CODE = ("gm", "fx_graph", "user_defined_triton_source", "triton_kernel_source_codes")
 
 
 class Found(NamedTuple):
-    """A look into one layer: key, components as torch writes them, the graph's name, time taken."""
+    """A look into one layer: key, components (`readable`), the graph's name, time taken."""
 
     layer: str
     key: str | None
@@ -30,8 +33,43 @@ class Found(NamedTuple):
     duration_ms: float
 
 
+def components(pickler: Any, details: Any) -> list[str]:
+    """The lines that torch's own `debug_lines` gives, with our hashes where a text says it all.
+
+    torch pickles each of hundreds of settings and inputs by itself; plain values and descriptions
+    of tensors need not be.
+    """
+    rest = copy.copy(details)
+    lines = []
+    for name, value in list(vars(details).items()):
+        items = value.items() if isinstance(value, dict) else enumerate(value) if _is_list(value) else ()
+        said = {key: text for key, item in items if (text := _said(item)) is not None}
+        if said and (isinstance(value, dict) or len(said) == len(value)):
+            lines += [f"[{_hash(text)}] {name}[{key}]: {text}" for key, text in said.items()]
+            left = {k: v for k, v in value.items() if k not in said} if isinstance(value, dict) else []
+            setattr(rest, name, left)
+    return [*pickler.debug_lines(rest), *lines]
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list)
+
+
+def _said(value: Any) -> str | None:
+    """A text that is equal only for equal values; None where there is none."""
+    if type(value) in _PLAIN:
+        return str(value)
+    if type(value).__name__ in ("Tensor", "Parameter", "FakeTensor"):
+        cache = sys.modules["torch._inductor.codecache"]
+        return str(cache.extract_tensor_metadata_for_cache_key(value))
+    return None
+
+
+def _hash(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
 def describe(found: Found, result: str, reason: str = "", **more: Any) -> CacheLookup:
-    lines = _readable(found.lines)
     return CacheLookup(
         layer=found.layer,
         result=result,
@@ -40,7 +78,7 @@ def describe(found: Found, result: str, reason: str = "", **more: Any) -> CacheL
         compile_id=compile_id(),
         reason=cachekeys.redacted(reason),
         duration_ms=found.duration_ms,
-        factors=probe.payload("\n".join(lines)) if lines else None,
+        factors=probe.payload("\n".join(found.lines)) if found.lines else None,
         place=_place(found.graph),
         **more,
     )
@@ -124,14 +162,14 @@ def _why(info: Mapping[str, Any], near: cachekeys.Nearest | None, now: cachekeys
 
 def _record(found: Found, place: str) -> cachekeys.KeyRecord:
     assert found.key is not None
-    factors = cachekeys.factors_of(_readable(found.lines))
+    factors = cachekeys.factors_of(found.lines)
     return cachekeys.new_record(found.layer, place, found.key, factors, _run_name(), _cache_folder())
 
 
-def _readable(lines: list[str]) -> list[str]:
+def readable(lines: list[str]) -> list[str]:
     """Components without anyone's home path, and without code where none is to be recorded."""
-    readable = [cachekeys.redacted(line) for line in lines]
-    return readable if current().source else [_without_code(line) for line in readable]
+    shown = cachekeys.redacted("\0".join(lines)).split("\0") if lines else []
+    return shown if current().source else [_without_code(line) for line in shown]
 
 
 def _without_code(line: str) -> str:

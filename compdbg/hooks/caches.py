@@ -17,7 +17,7 @@ from compdbg import probe
 from compdbg.events import CacheLookup
 from compdbg.hooks import artifacts
 from compdbg.hooks.base import Hook, Part, Patches, Target, contained
-from compdbg.hooks.cachelookups import Found, describe, finish_miss, record_hit
+from compdbg.hooks.cachelookups import Found, components, describe, finish_miss, readable, record_hit
 from compdbg.hooks.cachewrites import WRITE_AOT, WRITE_FX, watch_writes
 from compdbg.hooks.codegen import record_output
 from compdbg.hooks.current import compile_id, graph_base, graph_name
@@ -59,7 +59,7 @@ def _record_aot(mod: Any, hit: bool, duration_ms: float) -> None:
     told: dict[str, Any] = getattr(_here, "told", None) or {}
     state = told.get("cache_state") or ("hit" if hit else "miss")
     lines = told.get("components") or ([] if state != "miss" else _aot_components(mod))
-    found = Found("aot", told.get("key"), lines, graph_base(), duration_ms)
+    found = Found("aot", told.get("key"), readable(lines), graph_base(), duration_ms)
     if state == "hit":
         record_hit(found)
     elif state == "bypass":
@@ -79,8 +79,7 @@ def _aot_components(mod: Any) -> list[str]:
     pickler, obj = details
     cache = sys.modules["torch._functorch._aot_autograd.autograd_cache"]
     with cache.sanitize_gm_for_cache(getattr(mod, "gm", mod)):
-        lines: list[str] = pickler.debug_lines(obj)
-    return lines
+        return components(pickler, obj)
 
 
 def _around_get_hash(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -128,7 +127,7 @@ def _around_load(original: Callable[..., Any]) -> Callable[..., Any]:
         with contained(NAME):
             backward = kwargs.get("is_backward", args[3] if len(args) > 3 else False)
             name = graph_base() + (" backward" if backward else "")
-            found = Found("fx", key, debug_lines, name, (time.perf_counter() - started) * 1e3)
+            found = Found("fx", key, readable(debug_lines), name, (time.perf_counter() - started) * 1e3)
             _record_fx(found, result)
         return result
 

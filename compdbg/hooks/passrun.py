@@ -19,7 +19,7 @@ from compdbg.hooks import artifacts, mutation
 from compdbg.hooks.base import contained
 from compdbg.hooks.current import compile_id, graph_name
 from compdbg.hooks.effects import Effect, effects_of
-from compdbg.hooks.snapshots import Snapshot, last_known, op_delta, snapshot
+from compdbg.hooks.snapshots import Snapshot, keeping_parts, last_known, op_delta, snapshot
 
 NAME = "passes"
 UNOBSERVED = "(between passes)"
@@ -116,7 +116,8 @@ def same_graph() -> Iterator[None]:
     """Several passes over one graph follow: what was worked out for one is kept for the next."""
     _here.scopes = getattr(_here, "scopes", 0) + 1
     try:
-        yield
+        with keeping_parts():
+            yield
     finally:
         _here.scopes -= 1
         _forget()

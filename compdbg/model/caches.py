@@ -76,6 +76,24 @@ def build_cache_problems(log: Log) -> list[Problem]:
     ]
 
 
+GRAPH = "gm"
+"""The component that is the graph itself."""
+_TEXT = 60
+
+
+def said(change: FactorChange) -> str:
+    """What a component was and is; of a graph the first line that differs."""
+    name = "the graph" if change.name == GRAPH else change.name
+    if not change.before and not change.after:
+        return f"{name}, further down than is kept of it"
+    return f"{name}: `{_short(change.before)}` before, `{_short(change.after)}` now"
+
+
+def _short(text: str) -> str:
+    flat = " ".join(text.split()) or "absent"
+    return f"{flat[:_TEXT]}…" if len(flat) > _TEXT else flat
+
+
 def is_cold(log: Log) -> bool | None:
     """Whether all that was compiled was compiled anew; None where no cache was asked.
 

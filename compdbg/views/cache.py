@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from compdbg.model.caches import Lookup
+from compdbg.model.caches import Lookup, said
 from compdbg.views.base import Column, Source, View
 from compdbg.views.places import size
 
@@ -44,12 +44,4 @@ def _lines(items: Sequence[Lookup]) -> list[str]:
 
 
 def _changes(miss: Lookup) -> list[str]:
-    return [
-        f"{miss.piece} {miss.layer}, {c.name}: was {_short(c.before)}, is {_short(c.after)}"
-        for c in miss.changed_factors or ()
-    ]
-
-
-def _short(text: str) -> str:
-    flat = " ".join(text.split())
-    return f"{flat[:80]}…" if len(flat) > 80 else flat or "absent"
+    return [f"{miss.piece} {miss.layer}: {said(change)}" for change in miss.changed_factors or ()]
