@@ -83,10 +83,11 @@ _TEXT = 60
 
 def said(change: FactorChange) -> str:
     """What a component was and is; of a graph the first line that differs."""
-    name = "the graph" if change.name == GRAPH else change.name
+    if change.name != GRAPH:
+        return f"{change.name}: {_short(change.before)} before, {_short(change.after)} now"
     if not change.before and not change.after:
-        return f"{name}, further down than is kept of it"
-    return f"{name}: `{_short(change.before)}` before, `{_short(change.after)}` now"
+        return "the graph, further down than is kept of it"
+    return f"the graph: `{_short(change.before)}` before, `{_short(change.after)}` now"
 
 
 def _short(text: str) -> str:

@@ -131,7 +131,7 @@ class TestMisses:
         second = start(config={"epilogue_fusion": False})
         (finding,) = found(second, "cache-miss")
         assert finding.data["changed_factors"] == ["inductor_config[epilogue_fusion]"]
-        assert "`True` before, `False` now" in finding.cause
+        assert "True before, False now" in finding.cause
 
     def test_a_changed_input(self, start: Any) -> None:
         start()
@@ -229,7 +229,7 @@ class TestUnusable:
 def _custom_pass() -> Iterator[Any]:
     from torch._inductor.custom_graph_pass import CustomGraphPass
 
-    class Named(CustomGraphPass):
+    class Named(CustomGraphPass):  # type: ignore[misc]
         def __call__(self, graph: Any) -> None:
             pass
 
