@@ -48,7 +48,7 @@ def _in_another_form(whole: PassFusion, form: PatternForm, evidence: list[str]) 
     what = in_words(form)
     return Finding(
         code="fusion-no-candidate",
-        severity="warning",
+        severity="info" if form.form == "overload" else "warning",
         title=f"{whole.name} found nothing to fuse, but {what}",
         cause=f"Pattern {form.pattern} wants {form.wanted}. All of it is in graph {form.graph}, connected, "
         f"but {what}.",

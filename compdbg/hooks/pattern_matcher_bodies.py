@@ -9,10 +9,11 @@ from __future__ import annotations
 import contextlib
 import dis
 import sys
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
+
+from msgspec import Struct
 
 from compdbg.hooks.pattern_matcher_entries import cells
 from compdbg.hooks.pattern_matcher_sites import is_trivial
@@ -21,7 +22,16 @@ from compdbg.hooks.pattern_matcher_words import base_name, is_node
 MIN_OPS = 3
 """A body of fewer different ops says too little to be recognised."""
 
-_WELL_KNOWN = {"rms_norm": Counter(("pow", "mean", "rsqrt", "mul"))}
+
+class Body(Struct, frozen=True):
+    """What an op computes: its ops by bare name, and which of them reads which, past views and casts."""
+
+    names: tuple[str, ...]
+    edges: frozenset[tuple[int, int]]
+
+
+_RMS_NORM = Body(("pow", "mean", "add", "rsqrt", "mul"), frozenset(((0, 1), (1, 2), (2, 3), (3, 4))))
+_WELL_KNOWN = {"rms_norm": _RMS_NORM}
 """Ops of libraries that have no Python body to trace, by a part of their name."""
 
 _SAFE_BUILTINS = {
@@ -51,7 +61,7 @@ _UNSAFE_NAMES = {
     "ops",
 }
 _WRITES = {"STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR", "DELETE_ATTR", "IMPORT_NAME", "STORE_NAME"}
-_bodies: dict[Any, Counter[str] | None] = {}
+_bodies: dict[Any, Body | None] = {}
 
 
 def calls_of(graph: Any) -> dict[Any, tuple[Any, ...]]:
@@ -63,8 +73,8 @@ def calls_of(graph: Any) -> dict[Any, tuple[Any, ...]]:
     }
 
 
-def body_of(op: Any, arguments: tuple[Any, ...] | None) -> Counter[str] | None:
-    """The ops that `op` is made of, by bare name; None if that is not known."""
+def body_of(op: Any, arguments: tuple[Any, ...] | None) -> Body | None:
+    """What `op` is made of; None if that is not known."""
     if op not in _bodies:
         known = next((ops for part, ops in _WELL_KNOWN.items() if part in base_name(op)), None)
         _bodies[op] = known if arguments is None else (_traced_body(op, arguments) or known)
@@ -97,7 +107,7 @@ def _python_body(op: Any) -> Any:
     return getattr(definition, "_init_fn", None)
 
 
-def _traced_body(op: Any, arguments: tuple[Any, ...]) -> Counter[str] | None:
+def _traced_body(op: Any, arguments: tuple[Any, ...]) -> Body | None:
     function = _python_body(op)
     if not isinstance(function, FunctionType) or not is_plain_torch(function):
         return None
@@ -106,8 +116,34 @@ def _traced_body(op: Any, arguments: tuple[Any, ...]) -> Counter[str] | None:
             graph = _trace(torch, function, arguments)
     except Exception:
         return None
-    names = [base_name(n.target) for n in graph.nodes if n.op == "call_function" and not is_trivial(n.target)]
-    return Counter(names) if len(set(names)) >= MIN_OPS else None
+    nodes = [n for n in graph.nodes if n.op == "call_function" and not is_trivial(n.target)]
+    names = tuple(base_name(n.target) for n in nodes)
+    edges = {(nodes.index(p), i) for i, n in enumerate(nodes) for p in producers(n)}
+    return Body(names, frozenset(edges)) if len(set(names)) >= MIN_OPS else None
+
+
+def producers(node: Any) -> list[Any]:
+    """The calls that a node reads, past views and casts."""
+    return _past_trivial(node, lambda n: n.all_input_nodes)
+
+
+def consumers(node: Any) -> list[Any]:
+    """The calls that read a node, past views and casts."""
+    return _past_trivial(node, lambda n: n.users)
+
+
+def _past_trivial(node: Any, step: Callable[[Any], Iterable[Any]]) -> list[Any]:
+    found: dict[Any, None] = {}
+    waiting = list(step(node))
+    while waiting:
+        each = waiting.pop()
+        if each.op not in ("call_function", "call_method"):
+            continue
+        if is_trivial(each.target):
+            waiting.extend(step(each))
+        else:
+            found[each] = None
+    return list(found)
 
 
 @contextlib.contextmanager

@@ -2,22 +2,20 @@
 
 Kept conservative: the whole pattern must be there, connected, with an op under another overload
 or as a torch function, or with a custom op written out as the ops that its own Python body,
-traced, is made of.
+traced, is made of, wired alike.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
+from collections.abc import Iterator
 from typing import Any
 
 from msgspec import Struct
 
-from compdbg.hooks.pattern_matcher_bodies import body_of
+from compdbg.hooks.pattern_matcher_bodies import Body, body_of, consumers, producers
 from compdbg.hooks.pattern_matcher_sites import HOPS, PatternOps, is_trivial
 from compdbg.hooks.pattern_matcher_words import base_name, found, op_name
-
-_TIGHT = 2
-"""Hops between the ops that one op is made of: a view or a cast may stand between two."""
 
 
 class Form(Struct, frozen=True):
@@ -74,17 +72,49 @@ def _decomposed(
     present = [{base_name(t) for t in targets} for targets in wanted if targets not in missing]
     if not bodies or not all(bodies):
         return None
-    body = bodies[0] or Counter()
-    rest = [*present, *({name} for b in bodies[1:] if b for name in b.elements())]
-    rarest = min(body, key=lambda name: len(index.by_name.get(name, ())))
-    parts = [{name} for name in (body - Counter([rarest])).elements()]
-    for node in index.by_name.get(rarest, ()):
-        chain = _grow([node], parts, _TIGHT)
-        if chain is not None and _grow(chain, rest, HOPS) is not None:
+    first, *others = [body for body in bodies if body is not None]
+    rest = [*present, *({name} for body in others for name in body.names)]
+    for chain in _chains(first, index):
+        if _grow(chain, rest, HOPS) is not None:
             op = op_name(next(iter(missing[0])))
-            last = max(chain)
-            return Form("decomposed", op, ", ".join(base_name(n.target) for n in sorted(chain)), last)
+            return Form("decomposed", op, ", ".join(base_name(n.target) for n in sorted(chain)), max(chain))
     return None
+
+
+def _chains(body: Body, index: GraphIndex) -> Iterator[list[Any]]:
+    """Nodes of the graph that are wired like the body's ops, found from its rarest op on."""
+    start = min(range(len(body.names)), key=lambda i: len(index.by_name.get(body.names[i], ())))
+    for node in index.by_name.get(body.names[start], ()):
+        placed = _place({start: node}, body)
+        if placed is not None:
+            yield list(placed.values())
+
+
+def _place(placed: dict[int, Any], body: Body) -> dict[int, Any] | None:
+    """Find a node for each op of the body that is not placed yet, beside those that are; or None."""
+    if len(placed) == len(body.names):
+        return placed
+    for before, after in body.edges:
+        if (before in placed) == (after in placed):
+            continue
+        known, open_ = (before, after) if before in placed else (after, before)
+        beside = consumers(placed[known]) if known == before else producers(placed[known])
+        for node in beside:
+            fits = base_name(node.target) == body.names[open_] and node not in placed.values()
+            if fits and _wired(open_, node, placed, body):
+                found = _place({**placed, open_: node}, body)
+                if found is not None:
+                    return found
+        return None
+    return None
+
+
+def _wired(op: int, node: Any, placed: dict[int, Any], body: Body) -> bool:
+    """Whether a node reads, and is read by, the placed nodes as the body says."""
+    read, reading = set(producers(node)), set(consumers(node))
+    return all(placed[b] in read for b, a in body.edges if a == op and b in placed) and all(
+        placed[a] in reading for b, a in body.edges if b == op and a in placed
+    )
 
 
 def _grow(start: list[Any], parts: list[set[str]], hops: int) -> list[Any] | None:
