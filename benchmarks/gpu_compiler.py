@@ -207,7 +207,8 @@ def host(run: Run) -> Row:
 
 def sweep(run: Run) -> Row:
     """Every batch size: is any of ours slower than torch.compile alone?"""
-    run.compiled = run.compiled or torch.compile(run.bench.plain(), dynamic=True)
+    if run.compiled is None:
+        run.compiled = torch.compile(run.bench.plain(), dynamic=True)
     rows: dict[int, Row] = {}
     for n in range(1, run.largest + 1):
         if run.left < 20:

@@ -145,21 +145,19 @@ def _bare_replay(graph: Any) -> Callable[[], None]:
 
 
 def _abandon(graph: Any, device: torch.device) -> None:
-    """End a capture that has failed, so that the stream can be used again."""
+    """End a capture that has failed, so that the stream and random numbers can be used again.
+
+    torch leaves its allocators recording to the pool when a capture ends in an error, and refuses
+    the next capture to that pool; and its random generator takes the capture for still under way
+    until another one succeeds. A new pool, which begins with an empty capture, mends both.
+    """
     with contextlib.suppress(Exception):
         graph.capture_end()
     with contextlib.suppress(Exception):
         graph.reset()
+    _pools.pop(device, None)
     with contextlib.suppress(Exception):
-        _capture_nothing(device)
-
-
-def _capture_nothing(device: torch.device) -> None:
-    """A capture that succeeds: torch's random generator takes a failed one for still under way."""
-    graph = torch.cuda.CUDAGraph()
-    graph.capture_begin(pool=pool_of(device), capture_error_mode="thread_local")
-    torch.zeros(1, device=device)
-    graph.capture_end()
+        pool_of(device)
 
 
 def weak(value: Any) -> Any:
@@ -175,15 +173,24 @@ def weak(value: Any) -> Any:
         return empty.set_(unowned, value.storage_offset(), value.size(), value.stride())
 
 
-_pools: dict[torch.device, Any] = {}
+_pools: dict[torch.device, tuple[Any, Any]] = {}
+"""Of each device the pool's handle, and a graph that keeps the pool alive."""
 _streams: dict[torch.device, Any] = {}
 
 
 def pool_of(device: torch.device) -> Any:
-    """The one memory pool of a device: captures share it, since only one runs at a time."""
+    """The one memory pool of a device: captures share it, since only one runs at a time.
+
+    A pool whose last graph is gone can't be captured to again, so an empty graph of ours holds it.
+    """
     if device not in _pools:
-        _pools[device] = torch.cuda.graph_pool_handle()
-    return _pools[device]
+        handle, keeper = torch.cuda.graph_pool_handle(), torch.cuda.CUDAGraph()
+        with torch.cuda.stream(_stream(device)):
+            keeper.capture_begin(pool=handle, capture_error_mode="thread_local")
+            torch.zeros(1, device=device)
+            keeper.capture_end()
+        _pools[device] = handle, keeper
+    return _pools[device][0]
 
 
 def _stream(device: torch.device) -> Any:
