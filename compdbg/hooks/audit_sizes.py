@@ -67,8 +67,11 @@ def _bound(case: Case, source: str, value: Any) -> Judgement:
     branch = case.facts.flipped(source, value) if isinstance(value, int) else None
     where = case.where
     if branch is not None:
-        effect, where = "differs", branch.where or where
+        where = branch.where or where
         why = f"`{branch.expr}` was found {branch.result} for all sizes of at least 2; for {value} it is not"
+        effect = "differs"
+        if branch.in_library:
+            effect, why = "unknown", f"{why}. Libraries often treat 0 and 1 apart to get the same faster"
     else:
         effect, why, at = _by_shapes(case)
         where = at or where

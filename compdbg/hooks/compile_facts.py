@@ -30,6 +30,8 @@ class Branch(NamedTuple):
     result: bool
     flips_at: tuple[int, ...]
     where: Where | None
+    in_library: bool
+    """Decided in the code of a library that the user's line calls."""
 
     def is_like(self, other: Branch) -> bool:
         """The same decision, seen on another way."""
@@ -127,3 +129,10 @@ def take(compile_id: str | None) -> Facts:
 def traced_line() -> Where | None:
     """The user's line that Dynamo is tracing."""
     return userline.of_frames(sys.modules["torch._guards"].TracingContext.extract_stack())
+
+
+def traced_instruction() -> tuple[Any, ...] | None:
+    """File, line and function of the very code that Dynamo is tracing, be it a library's."""
+    context = sys.modules["torch._guards"].TracingContext.try_get()
+    place = getattr(context, "loc_in_frame", None)
+    return None if place is None else tuple(place)

@@ -21,7 +21,7 @@ from compdbg.hooks import compile_facts
 from compdbg.hooks.base import Patches, Target, contained
 from compdbg.hooks.compile_facts import Branch, Facts
 from compdbg.hooks.guard_names import source_name, user_name
-from compdbg.hooks.userline import is_our_file
+from compdbg.hooks.userline import is_our_file, is_user_file
 
 EVALUATE = Target(
     "torch.fx.experimental.symbolic_shapes:ShapeEnv.evaluate_sym_node", ("sym_node", "fallback_value")
@@ -129,8 +129,7 @@ def _compared(facts: Facts, relation_name: str, sign: str, sides: Any) -> None:
 
 def _first_time(facts: Facts, what: Any) -> bool:
     """Whether this has not been asked at this line: a restarted analysis asks it all again."""
-    context = sys.modules["torch._guards"].TracingContext.try_get()
-    key = (what, getattr(context, "loc_in_frame", None))
+    key = (what, compile_facts.traced_instruction())
     if key in facts.said:
         return False
     facts.said.add(key)
@@ -160,7 +159,9 @@ def _note(
         sources = tuple(source_name(source) for source in env.var_to_sources.get(symbol, ()))
         if flips and sources:
             said = re.sub(rf"\b{symbol}\b", user_name(sources[0]), text)
-            branch = Branch(sources, said, answer, flips, compile_facts.traced_line())
+            at = compile_facts.traced_instruction()
+            in_library = at is not None and not is_user_file(str(at[0]))
+            branch = Branch(sources, said, answer, flips, compile_facts.traced_line(), in_library)
             if not any(known.is_like(branch) for known in facts.branches):
                 facts.branches.append(branch)
 
