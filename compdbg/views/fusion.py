@@ -14,6 +14,7 @@ def fusion(source: Source) -> View:
         name="fusion",
         title="Fusion",
         items=found.rows,
+        shown=[row for row in found.rows if not _torchs(row)],
         columns=(
             Column("pass", lambda r: r.pass_),
             Column("pattern", lambda r: r.pattern or ""),
@@ -65,10 +66,16 @@ def _words(whole: PassFusion) -> str:
     }[whole.outcome]
 
 
+def _torchs(row: FusionRow) -> bool:
+    """A count of all of torch's own patterns in one pass, not the story of one pattern."""
+    return not row.custom and row.pattern is None
+
+
 def _torchs_own(found: Fusion) -> list[str]:
-    own = [row for row in found.rows if not row.custom and row.pattern is None]
+    own = [row for row in found.rows if _torchs(row)]
     if not own:
         return []
     tried, matched = sum(r.attempted or 0 for r in own), sum(r.matched or 0 for r in own)
     passes = len({r.pass_ for r in own})
-    return [f"torch's own: {counted(passes, 'pass', 'passes')}, {tried} attempts, {matched} matches."]
+    counts = f"{counted(passes, 'pass', 'passes')}, {tried} attempts, {matched} matches"
+    return [f"torch's own: {counts}; `run --inductor-patterns` says more."]
