@@ -42,11 +42,12 @@ class Backend:
         name: str,
         config: CompilationConfig,
         marked: Sequence[FirstDim],
+        what: str = "",
     ) -> None:
         self.name = name
         self.config = config
         self.marked = marked
-        self.manager = CompilerManager(name, config)
+        self.manager = CompilerManager(name, config, what or name)
         self.result: CompiledModel | None = None
         self.shapes: list[Condition] = []
         """Guards on sizes that the trace added."""

@@ -146,7 +146,7 @@ class CompiledModel(SerializableCallable):  # type: ignore[misc]
         """What is said of the pieces when the model is loaded: plain data."""
         return [msgspec.to_builtins(event) for event in self.reports]
 
-    def emit_report(self, pieces: Sequence[Any], key: str, made: float) -> None:
+    def emit_report(self, pieces: Sequence[Any], made: float) -> None:
         """Say what was loaded: pieces, versions, and what is known of how they were made."""
         if not probe.active():
             return
@@ -164,7 +164,7 @@ class CompiledModel(SerializableCallable):  # type: ignore[misc]
                 )
                 if version.key not in said:
                     said.add(version.key)
-                    version.record.emit("aot", key, f"{self.name} {name} {text}", made)
+                    version.record.emit("aot", version.key, f"{self.name} {name} {text}", made)
 
 
 def _load(

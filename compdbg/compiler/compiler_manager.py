@@ -30,7 +30,7 @@ from compdbg.compiler.passes.pass_manager import PostGradPassManager
 from compdbg.compiler.pieces import Piece
 from compdbg.compiler.piecewise_backend import Compiled
 from compdbg.compiler.ranges import Range
-from compdbg.compiler.refake import made_ready
+from compdbg.compiler.refake import Ready, made_ready
 from compdbg.compiler.twins import Family, assumptions, holds, lift
 from compdbg.compiler.work_record import WorkRecord, recording
 from compdbg.events import CacheLookup, PieceCompiled
@@ -50,8 +50,9 @@ def forget() -> None:
 class CompilerManager:
     """The compiler of one graph's pieces."""
 
-    def __init__(self, graph: str, config: CompilationConfig) -> None:
+    def __init__(self, graph: str, config: CompilationConfig, what: str) -> None:
         self.graph = graph
+        self.what = what
         self.config = config
         self.compiler: CompilerInterface = make_compiler(config)
         self.pass_manager = PostGradPassManager()
@@ -96,7 +97,7 @@ class CompilerManager:
         return {
             **self._factors,
             **operator_factors([family.head.module]),
-            "what": f"{self.graph.partition('#')[0]} {family.head.name} {compile_range}",
+            "what": f"{family.head.name} {compile_range} of {self.what}",
             "piece": digest(family.text().encode()),
             "range": str(compile_range),
         }
@@ -160,7 +161,7 @@ class CompilerManager:
         shapes = self.config.dynamic_shapes_config.type
         ready = made_ready(piece.module, batch, compile_range, shapes, constants)
         with kernels.keeping() as keeper, recording(self.pass_manager) as recorded:
-            runnable = self.compiler.compile(ready.module, ready.inputs, self._options())
+            runnable = self._compile(ready, f"{piece.name} of {self.graph} for {compile_range}")
         assumed = assumptions(ready)
         members = {family.constants_of(i) for i in range(len(family.members))}
         good_for = tuple(sorted(c for c in members if holds(assumed, ready, c))) if assumed else None
@@ -175,6 +176,13 @@ class CompilerManager:
         if compiled.saved is not None and family.stable:
             self._store(compiled, factors, piece, family, recorded.code)
         return compiled
+
+    def _compile(self, ready: Ready, what: str) -> Runnable:
+        try:
+            return self.compiler.compile(ready.module, ready.inputs, self._options())
+        except Exception as error:
+            error.add_note(f"compdbg.compiler: while {self.compiler.name} compiled {what}")
+            raise
 
     def _save(self, runnable: Runnable) -> bytes | None:
         if self.cache.disabled:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from compdbg import probe
 from compdbg.compiler.guard_data import GuardRecord
+from compdbg.compiler.warm_audit import WarmAudit
 
 
 class ShapeGuardError(RuntimeError):
@@ -20,25 +21,27 @@ def kept_guards(entries: Sequence[Any], *, evaluate: bool) -> list[bool]:
 
 
 def guard_check(
-    compiled: Any,
-    signature: inspect.Signature,
-    *,
-    evaluate: bool,
-    kept: GuardRecord | None,
-    globals_: Mapping[str, Any],
+    compiled: Any, function: Callable[..., Any], *, evaluate: bool, kept: GuardRecord | None
 ) -> Callable[..., None] | None:
     """What a call does before it runs: nothing, unless guards are evaluated or a run is recorded.
 
     A recorded run's hooks audit dropped guards from within torch's own check of the (empty) guards
-    that were kept, so that check has to be made.
+    that were left, so that check has to be made. A model from the cache, for which torch has none,
+    is audited by the guards `kept` with it.
     """
-    if not evaluate and not probe.active():
+    recorded = probe.active()
+    if not evaluate and not recorded:
         return None
     manager = compiled._artifacts.guard_manager
-    locals_of = _locals_of(compiled, signature)
+    locals_of = _locals_of(compiled, inspect.signature(function))
+    audit = None
+    if kept is not None and recorded:
+        audit = WarmAudit(kept, function.__code__, function.__globals__)
 
     def check(*args: Any, **kwargs: Any) -> None:
         found = locals_of(args, kwargs)
+        if audit is not None:
+            audit(found)
         if not manager.check(found) and evaluate:
             raise ShapeGuardError(_explained(manager, found))
 

@@ -13,7 +13,7 @@ import operator
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from compdbg.compiler.guard_data import Condition, is_plain, qualified, shown, tensor_properties
+from compdbg.compiler.guard_data import Condition, is_plain, qualified, shown, spoken, tensor_properties
 
 _CALLS = frozenset(("size", "stride", "storage_offset", "keys", "values", "items"))
 _IMPORT = "__import_"
@@ -72,7 +72,7 @@ def _seen(condition: Condition, walk: _Walk) -> str | None:
     try:
         if condition.operator == "shape":
             sizes = {symbol: walk.value(source) for symbol, source in condition.sizes.items()}
-            told = ", ".join(f"{condition.sizes[symbol]} = {size}" for symbol, size in sizes.items())
+            told = ", ".join(f"{spoken(condition.sizes[symbol])} = {size}" for symbol, size in sizes.items())
             return None if _compiled(condition.value)(sizes) else told
         value = walk.value(condition.source)
     except Missing as missing:

@@ -6,6 +6,8 @@ process has: on a warm start nothing is traced, and torch's own guards can't be 
 
 from __future__ import annotations
 
+import re
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -20,6 +22,11 @@ _STATE = frozenset(
      "TORCH_FUNCTION_STATE", "DEFAULT_DEVICE", "SHAPE_ENV", "INFERENCE_MODE")
 )  # fmt: skip
 """Guards on torch's global state are factors of the key; those on shapes come from the trace."""
+
+_SYMBOL = re.compile(r"\b[a-z]+\d+\b")
+_LINE = re.compile(r"# (?P<file>\S+):(?P<line>\d+) in (?P<function>\S+)")
+_ROOT = re.compile(r"\b[LG]\['(\w+)'\]")
+_ITEM = re.compile(r"\['([^']+)'\]")
 
 _KINDS = {
     "equals": "constant",
@@ -54,6 +61,11 @@ class Condition(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return _KINDS[self.operator]
 
     @property
+    def spoken(self) -> str:
+        """The condition in the user's names."""
+        return spoken(self.text)
+
+    @property
     def text(self) -> str:
         """As an engineer would write it."""
         match self.operator:
@@ -66,7 +78,7 @@ class Condition(Struct, frozen=True, kw_only=True, omit_defaults=True):
             case "has" | "lacks":
                 return f"{'' if self.operator == 'has' else 'not '}hasattr({self.source}, {self.value!r})"
             case "shape":
-                return str(self.value)
+                return _SYMBOL.sub(lambda found: self.sizes.get(found[0], found[0]), str(self.value))
         return f"{self.source} {self.operator} {self.value}"
 
 
@@ -83,13 +95,21 @@ def record_guards(entries: Iterable[Any], shapes: Iterable[Condition]) -> GuardR
     left_out: Counter[str] = Counter()
     for entry in entries:
         kind = entry.guard_type
-        if kind in _STATE:
+        if kind in _STATE or (kind == "TENSOR_MATCH" and _is_parameter(_name_of(entry.orig_guard))):
             continue
         made = list(_conditions(entry)) if entry.has_value else []
         if not made:
             left_out[kind] += 1
         found.update(((condition.source, condition.operator), condition) for condition in made)
     return GuardRecord([*found.values(), *shapes], dict(left_out))
+
+
+def spoken(source: str) -> str:
+    """`self.layers.0.eps` for `L['self']._modules['layers']._modules['0'].eps`."""
+    for noise in ("._modules", "._parameters", "._buffers"):
+        source = source.replace(noise, "")
+    source = _ITEM.sub(r".\1", _ROOT.sub(r"\1", source))
+    return source.replace(".size()[", ".shape[")
 
 
 def shape_conditions(environment: Any) -> list[Condition]:
@@ -102,7 +122,6 @@ def shape_conditions(environment: Any) -> list[Condition]:
         symbols = [str(symbol) for symbol in guard.expr.free_symbols]
         if symbols and all(symbol in sources for symbol in symbols):
             sizes = {symbol: sources[symbol] for symbol in sorted(symbols)}
-            where = _where(getattr(guard.sloc, "user_stack", None) or getattr(guard.sloc, "_user", None))
             conditions.append(
                 Condition(
                     source=", ".join(sizes.values()),
@@ -110,7 +129,7 @@ def shape_conditions(environment: Any) -> list[Condition]:
                     value=str(guard.expr),
                     guard="SHAPE_ENV",
                     sizes=sizes,
-                    where=where,
+                    where=_where_of_text(guard.sloc.maybe_user_loc),
                 )
             )
     return conditions
@@ -120,11 +139,11 @@ def _conditions(entry: Any) -> Iterator[Condition]:
     guard = entry.orig_guard
     source = _name_of(guard)
     where = _where(getattr(guard, "user_stack", None))
-    for operator, value in _asked(entry.guard_type, guard, source, entry.value):
+    for operator, value in _asked(entry.guard_type, guard, entry.value):
         yield Condition(source=source, operator=operator, value=value, guard=entry.guard_type, where=where)
 
 
-def _asked(kind: str, guard: Any, source: str, value: Any) -> Iterator[tuple[str, Any]]:
+def _asked(kind: str, guard: Any, value: Any) -> Iterator[tuple[str, Any]]:
     match kind:
         case "CONSTANT_MATCH" | "EQUALS_MATCH" | "BOOL_MATCH" | "NONE_MATCH":
             if is_plain(value):
@@ -132,8 +151,7 @@ def _asked(kind: str, guard: Any, source: str, value: Any) -> Iterator[tuple[str
         case "TYPE_MATCH":
             yield "type", qualified(type(value))
         case "TENSOR_MATCH":
-            if "._parameters[" not in source and "._buffers[" not in source:
-                yield "tensor", tensor_properties(value)
+            yield "tensor", tensor_properties(value)
         case "SEQUENCE_LENGTH" | "DICT_LENGTH" | "LIST_LENGTH" | "EMPTY_NN_MODULE_HOOKS_DICT":
             yield "length", len(value)
         case "DICT_KEYS_MATCH" | "DICT_KEYS" | "DICT_CONST_KEYS":
@@ -146,6 +164,11 @@ def _asked(kind: str, guard: Any, source: str, value: Any) -> Iterator[tuple[str
             if attribute is not None:
                 has = kind == "HASATTR" and hasattr(value, attribute)
                 yield "has" if has else "lacks", attribute
+
+
+def _is_parameter(source: str) -> bool:
+    """Parameters and buffers are compared as a whole, by the cache's key."""
+    return "._parameters[" in source or "._buffers[" in source
 
 
 def is_plain(value: Any) -> bool:
@@ -187,6 +210,17 @@ def tensor_properties(tensor: torch.Tensor) -> dict[str, Any]:
 def _name_of(thing: Any) -> str:
     name = getattr(thing, "name", "")
     return str(name() if callable(name) else name)
+
+
+def _where_of_text(text: str | None) -> Where | None:
+    """From what torch notes of a guard on sizes: `# served/model.py:12 in forward`, the file shortened."""
+    found = _LINE.search(text or "")
+    if found is None:
+        return None
+    files = (getattr(module, "__file__", None) or "" for module in list(sys.modules.values()))
+    short = found["file"]
+    whole = next((file for file in files if file.endswith(short)), short)
+    return Where(whole, int(found["line"]), found["function"])
 
 
 def _where(stack: Any) -> Where | None:

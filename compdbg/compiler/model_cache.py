@@ -56,6 +56,8 @@ class ModelCache:
         self.function = function
         self.cache = Cache(config, "models", "aot")
         self.place = Place(graph, None, function.__qualname__)
+        self.what = f"{function.__qualname__} in {function.__code__.co_filename}"
+        """Which function, for finding the nearest earlier entry."""
 
     def factors(self, instance: Any, arguments: Mapping[str, Any]) -> dict[str, str]:
         """All that is known before tracing."""
@@ -71,7 +73,7 @@ class ModelCache:
             **factors_of.parameter_factors(instance),
             "model": f"{type(instance).__module__}.{type(instance).__qualname__}",
             "call": call_signature(arguments),
-            "what": self.function.__qualname__,
+            "what": self.what,
         }
 
     def load(self, factors: dict[str, str], arguments: Mapping[str, Any]) -> Loaded | None:
@@ -150,7 +152,7 @@ class ModelCache:
             return None
         model: CompiledModel = function._artifacts.compiled_fn
         self.cache.hit(entry, self.place, started)
-        model.emit_report(entry.about["pieces"], key, entry.made)
+        model.emit_report(entry.about["pieces"], entry.made)
         return Loaded(function, model, conditions.guards, key)
 
     def _check(self, conditions: Conditions, arguments: Mapping[str, Any]) -> None:

@@ -109,10 +109,9 @@ class TorchCompileWithNoGuardsWrapper:
         self.aot_compiled.disable_guard_check()
         self._check = guard_check(
             self.aot_compiled,
-            self.signature,
+            self.function,
             evaluate=config.dynamic_shapes_config.evaluate_guards,
             kept=None if found is None else found.guards,
-            globals_=self.function.__globals__,
         )
         what = "load" if self.loaded else "compile"
         elapsed = time.perf_counter() - started
@@ -131,7 +130,7 @@ class TorchCompileWithNoGuardsWrapper:
         """Trace and compile; what can be kept is kept."""
         shapes = config.dynamic_shapes_config.type
         arguments = marked(real, self.dims, shapes)
-        backend = Backend(name, config, _first_dims(arguments, self.dims))
+        backend = Backend(name, config, _first_dims(arguments, self.dims), cache.what)
         guards: list[Any] = []
 
         def keep(entries: Sequence[Any]) -> list[bool]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from compdbg.events import FrameStart, Guard, GuardAudit, Guards, GuardViolation, Header, Where
+from compdbg.events.guards import LOADED
 from compdbg.model.frames import name_of
 from compdbg.store.reader import Log
 
@@ -106,7 +107,8 @@ def build_entries(log: Log) -> list[Entry]:
             audit_reason=event.audit_reason,
         )
     _add_audits(log, entries)
-    return list(entries.values())
+    known = {(e.process, e.frame) for e in entries.values() if e.compile_id == LOADED and e.guards}
+    return [e for e in entries.values() if e.guards or (e.process, e.frame) not in known]
 
 
 def _add_audits(log: Log, entries: dict[str, Entry]) -> None:

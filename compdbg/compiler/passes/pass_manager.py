@@ -18,6 +18,7 @@ from torch.fx.passes.graph_transform_observer import GraphTransformObserver
 
 from compdbg.compiler.config import CompilationConfig, PassConfig
 from compdbg.compiler.config_values import ConfigError, nearest
+from compdbg.compiler.passes.fusion.fusion_pass import FusionPass
 from compdbg.compiler.passes.inductor_pass import InductorPass, as_pass, get_pass_context, hash_dict
 from compdbg.compiler.passes.utility.fix_functionalization import FixFunctionalizationPass
 from compdbg.compiler.passes.utility.noop_elimination import NoOpEliminationPass
@@ -81,7 +82,10 @@ class PostGradPassManager(CustomGraphPass):  # type: ignore[misc]
     def _run(self, pass_: InductorPass, graph: fx.Graph) -> None:
         before = _ops(graph)
         started = time.perf_counter()
-        GraphTransformObserver(graph.owning_module, pass_.name, "compdbg").apply_graph_pass(pass_)
+        if isinstance(pass_, FusionPass):
+            pass_(graph)  # torch's matcher has an observer of its own
+        else:
+            GraphTransformObserver(graph.owning_module, pass_.name, "compdbg").apply_graph_pass(pass_)
         duration = (time.perf_counter() - started) * 1e6
         after = _ops(graph)
         delta = {op: after[op] - before[op] for op in sorted(before | after) if after[op] != before[op]}

@@ -79,7 +79,8 @@ class FusionPass(InductorPass):
     def _register(self) -> Any:
         from torch._inductor.pattern_matcher import PatternMatcherPass, register_replacement
 
-        matcher = PatternMatcherPass(pass_name=self.name)
+        named: type = type(self.name, (PatternMatcherPass,), {})
+        matcher = named(pass_name=self.name)
         for form in self.patterns():
             more: dict[str, Any] = {}
             if form.extra_check is not None:

@@ -1,0 +1,223 @@
+"""Dropped guards as data: what is kept of a trace, and the evaluator that checks it without eval."""
+
+from __future__ import annotations
+
+import linecache
+
+import pytest
+import torch
+from torch import nn
+
+from compdbg.compiler import support_torch_compile, use_config
+from compdbg.compiler.compiler_manager import forget
+from compdbg.compiler.guard_check import CannotFollow, Checker, _parsed
+from compdbg.compiler.guard_data import Condition, spoken
+from compdbg.events import GuardAudit, Guards, GuardViolation
+from tests.compiler.ops import eager
+from tests.compiler.sized import Heard
+
+pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")]
+SCALE = 2
+
+
+class Options:
+    def __init__(self) -> None:
+        self.names = ["a", "b"]
+        self.table = {"k": 2.5}
+
+
+@support_torch_compile(dynamic_arg_dims={"x": 0})
+class Model(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(4, 4) for _ in range(2))
+        self.eps = 1.0
+        self.options = Options()
+
+    def forward(self, x, flag=None):
+        for layer in self.layers:
+            x = layer(x)
+        if x.shape[0] > 4:
+            x = x * 3
+        if flag is not None:
+            x = x + 1
+        return x * self.eps * SCALE * self.options.table["k"] * len(self.options.names)
+
+
+def warm(*, recorded=True):
+    """A model that was loaded from the cache, and what is heard of it."""
+    for _ in range(2):
+        forget()
+        with use_config(eager()):
+            model = Model()
+        with Heard() as heard:
+            model(torch.randn(6, 4))
+    heard.__enter__()
+    return model, heard
+
+
+def violations(heard):
+    return {v.name: (v.wanted, v.seen, v.call, v.guard_kind, v.effect) for v in heard.of(GuardViolation)}
+
+
+@pytest.fixture(autouse=True)
+def not_recording():
+    from compdbg import probe
+
+    yield
+    probe.set_sink(None)
+
+
+def test_a_warm_start_lists_the_guards_that_it_knows_and_counts_the_others():
+    _, heard = warm()
+    (guards,) = heard.of(Guards)
+    assert (guards.compile_id, guards.audit, guards.drop_requested) == ("loaded", "sampled", True)
+    assert guards.audit_reason.startswith("loaded from the cache: ")
+    expressions = {guard.expr for guard in guards.guards}
+    assert {
+        "L['self'].eps == 1.0",
+        "G['SCALE'] == 2",
+        "L['flag'] == None",
+        "L['self'].options.table['k'] == 2.5",
+        "len(L['self'].options.names) == 2",
+        "L['x'].size()[0] > 4",
+    } <= expressions
+
+
+def test_a_warm_start_that_is_as_it_was_violates_nothing():
+    model, heard = warm()
+    for n in (6, 5, 100):
+        model(torch.randn(n, 4))
+    assert violations(heard) == {}
+
+
+def test_what_changes_later_is_a_violation_with_value_and_line(monkeypatch):
+    model, heard = warm()
+    model(torch.randn(3, 4))
+    model.eps = 7.0
+    model.options.names.append("c")
+    monkeypatch.setitem(globals(), "SCALE", 9)
+    model(torch.randn(6, 4))
+    assert violations(heard) == {
+        "x.shape[0]": ("x.shape[0] > 4", "x.shape[0] = 3", 2, "shape", "differs"),
+        "self.eps": ("1.0", "7.0", 3, "constant", "differs"),
+        "self.options.names": ("2", "3", 3, "constant", "differs"),
+        "SCALE": ("2", "9", 3, "constant", "differs"),
+    }
+    lines = {v.name: v.where for v in heard.of(GuardViolation)}
+    assert lines["x.shape[0]"].file == __file__
+    assert "eps" in linecache.getline(__file__, lines["self.eps"].line)
+
+
+def test_the_audit_is_a_sample_and_says_how_large():
+    model, heard = warm()
+    x = torch.randn(6, 4)
+    for _ in range(99):
+        model(x)
+    model(torch.randn(7, 4))
+    from compdbg import probe
+
+    probe.set_sink(None)
+    last = heard.of(GuardAudit)[-1]
+    assert last.calls == 101
+    assert last.checked == 16 + len([32, 64]) + 1
+
+
+def condition(source, operator, value, **more):
+    return Condition(source=source, operator=operator, value=value, guard="TEST", **more)
+
+
+def seen(condition, **arguments):
+    found = Checker([condition], {"FLAG": True}).violations(arguments)
+    return found[0].seen if found else None
+
+
+@pytest.mark.parametrize(
+    ("made", "argument", "wanted"),
+    [
+        (condition("L['a']", "equals", "1"), 1, None),
+        (condition("L['a']", "equals", "1"), 1.0, "1.0"),
+        (condition("L['a']", "equals", "1"), True, "True"),
+        (condition("L['a']", "equals", "'x'"), object(), "builtins.object"),
+        (condition("L['a'].real", "equals", "2"), 2, None),
+        (condition("L['a']['k'][1]", "equals", "5"), {"k": [4, 5]}, None),
+        (condition("L['a']['k'][1]", "equals", "5"), {"k": [4]}, "nothing there"),
+        (condition("L['a'].missing", "equals", "5"), 3, "nothing there"),
+        (condition("L['a']", "type", "builtins.dict"), {}, None),
+        (condition("L['a']", "type", "builtins.dict"), [], "builtins.list"),
+        (condition("L['a']", "length", 2), [1, 2], None),
+        (condition("L['a']", "keys", ["'b'"]), {"c": 1}, "'c'"),
+        (condition("L['a']", "has", "real"), 1, None),
+        (condition("L['a']", "lacks", "names"), Options(), "an attribute names"),
+        (condition("G['FLAG']", "equals", "True"), None, None),
+        (condition("G['__import_torch_dot_nn']", "is", ".torch.nn"), None, None),
+        (condition("G['__builtins_dict___0']['len']", "is", "builtins.len"), None, None),
+    ],
+)
+def test_each_kind_of_condition(made, argument, wanted):
+    assert seen(made, a=argument) == wanted
+
+
+@pytest.mark.parametrize(
+    ("expression", "size", "holds"),
+    [
+        ("s0 > 4", 5, True),
+        ("s0 > 4", 4, False),
+        ("Eq(Mod(s0, 8), 0)", 16, True),
+        ("Ne(s0, 1)", 1, False),
+        ("s0*s0 - 2*s0 <= 8", 4, True),
+        ("(s0//2) + 1 >= 3", 3, False),
+        ("(Max(1, s0) < 3) & Ne(s0, 2)", 1, True),
+        ("-s0 < -2", 3, True),
+    ],
+)
+def test_conditions_on_sizes_only_calculate(expression, size, holds):
+    made = condition("L['x'].size()[0]", "shape", expression, sizes={"s0": "L['x'].size()[0]"})
+    assert (seen(made, x=torch.empty(size, 2)) is None) is holds
+
+
+def test_tensors_are_compared_by_what_a_graph_relies_on():
+    x = torch.randn(4, 3)
+    torch._dynamo.mark_dynamic(x, 0)
+    from compdbg.compiler.guard_data import tensor_properties
+
+    made = condition("L['x']", "tensor", tensor_properties(x))
+    assert seen(made, x=torch.randn(9, 3)) is None
+    assert seen(made, x=torch.randn(9, 4)) == "sizes [9, 4], strides [4, 1]"
+    assert seen(made, x=torch.randn(4, 3).double()) == "dtype torch.float64"
+    assert seen(made, x=torch.randn(4, 3, requires_grad=True)) == "requires_grad True"
+    assert seen(made, x=None) == "builtins.NoneType"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "__import__('os').system('true')",
+        "L['x'].__class__.__bases__[0].__subclasses__()",
+        "L['x'].clear()",
+        "(lambda: 1)()",
+        "L['x'] if 1 else 2",
+        "L[L['x']]",
+        "X['x']",
+        "L['x'",
+    ],
+)
+def test_a_source_is_walked_never_evaluated(source):
+    with pytest.raises(CannotFollow):
+        _parsed(source)
+    checker = Checker([condition(source, "equals", "1")], {})
+    assert (checker.conditions, len(checker.cannot_follow)) == ([], 1)
+    assert checker.violations({"x": {}}) == []
+
+
+def test_an_expression_over_sizes_that_calls_something_else_is_not_followed():
+    made = condition("L['x']", "shape", "open('/etc/passwd')", sizes={"s0": "L['x'].size()[0]"})
+    assert Checker([made], {}).cannot_follow == [made]
+
+
+def test_sources_are_told_as_the_user_writes_them():
+    assert (
+        spoken("L['self']._modules['layers']._modules['0']._parameters['weight']") == "self.layers.0.weight"
+    )
+    assert spoken("G['SCALE']") == "SCALE"
+    assert spoken("L['x'].size()[0]") == "x.shape[0]"
