@@ -4,7 +4,7 @@ Each measurement is a process of its own, with fresh caches; the ways take turns
 machine slows all of them alike. Two figures: wall seconds, and seconds of CPU of the compiling
 process (steadier where other programs run beside it).
 
-    python benchmarks/bench_compile.py --rounds 5 --layers 24
+    python -m benchmarks.bench_compile --rounds 5 --layers 24
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+
+from benchmarks.table import show
 
 PROGRAM = """
 import json, resource, sys, time
@@ -88,25 +90,22 @@ def measure(name: str, layers: int, backend: str) -> tuple[float, float]:
     return float(wall), float(cpu)
 
 
-def report(measured: dict[str, list[tuple[float, float]]]) -> Iterable[str]:
-    """A line for each way: the median, and how much that is over `off`, round by round."""
-    yield f"{'':12} {'wall':>8} {'over off':>9} {'cpu':>8} {'over off':>9}"
-    for name, found in measured.items():
-        wall, cpu = (statistics.median(column) for column in zip(*found, strict=True))
-        more = [
-            statistics.median(f[i] / o[i] - 1 for f, o in zip(found, measured["off"], strict=True))
-            for i in range(2)
-        ]
-        yield f"{name:12} {wall:7.2f}s {more[0]:+8.1%} {cpu:7.2f}s {more[1]:+8.1%}"
+def row(name: str, measured: dict[str, list[tuple[float, float]]]) -> Iterable[str]:
+    """The medians of one way, and how much that is over `off`, round by round."""
+    yield name
+    for i in range(2):
+        pairs = zip(measured[name], measured["off"], strict=True)
+        yield f"{statistics.median(one[i] for one in measured[name]):.2f} s"
+        yield f"{statistics.median(one[i] / off[i] - 1 for one, off in pairs):+.1%}"
 
 
-def main() -> None:
+def main(words: Sequence[str] = ()) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--layers", type=int, default=24)
     parser.add_argument("--backend", default="inductor")
     parser.add_argument("--only", nargs="*", help="ways to measure beside `off`")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(words)
     names = [n for n in ways(Path()) if arguments.only is None or n in ("off", *arguments.only)]
     measured: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
     for number in range(arguments.rounds):
@@ -114,8 +113,12 @@ def main() -> None:
         for name in turn:
             measured[name].append(measure(name, arguments.layers, arguments.backend))
             print(f"round {number + 1}, {name}: {measured[name][-1][0]:.2f} s", file=sys.stderr)
-    print("\n".join(report(measured)))
+    show(
+        f"A cold compile of {arguments.layers} layers, {arguments.backend}, {arguments.rounds} rounds",
+        ("recording", "wall", "over off", "CPU of the process", "over off"),
+        [list(row(name, measured)) for name in names],
+    )
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])
