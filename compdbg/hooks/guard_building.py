@@ -11,7 +11,7 @@ from compdbg.events import Guard
 from compdbg.hooks.audit_judgement import Expected
 from compdbg.hooks.base import contained
 from compdbg.hooks.compile_facts import Facts
-from compdbg.hooks.guard_records import AMBIENT, Drafts, draft, settle
+from compdbg.hooks.guard_records import APART, Drafts, draft, settle
 
 Built = tuple[Any, Any]
 """torch's builder, and its manager: the wrapper around a tree of guards."""
@@ -30,7 +30,7 @@ class Building:
         self.tree: Any = None
         """All guards on values, kept and dropped."""
         self.state: Any = None
-        """All guards on the process's state and over sizes."""
+        """All guards on the process's state, over sizes, and on which inputs are one object."""
         self.global_scope: dict[str, Any] = {}
         self.expected: dict[str, Expected] = {}
         self._texts: dict[str, str] = {}
@@ -64,14 +64,14 @@ class Building:
     def _build_apart(
         self, make: Build, guards: Sequence[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Built:
-        ambient = [guard for guard in guards if guard.create_fn_name() in AMBIENT]
-        others = [guard for guard in guards if guard.create_fn_name() not in AMBIENT]
-        state_builder, self.state = make(ambient, *args, **kwargs)
+        apart = [guard for guard in guards if guard.create_fn_name() in APART]
+        others = [guard for guard in guards if guard.create_fn_name() not in APART]
+        state_builder, self.state = make(apart, *args, **kwargs)
         builder, self.tree = make(others, *args, **kwargs)
         with contained("guards"):
             self.global_scope = builder.scope["G"]
-            if builder.object_aliasing_guard_codes:
-                codes, texts = map(list, zip(*builder.object_aliasing_guard_codes, strict=True))
+            if state_builder.object_aliasing_guard_codes:
+                codes, texts = map(list, zip(*state_builder.object_aliasing_guard_codes, strict=True))
                 state_builder.add_python_lambda_leaf_guard_to_root(codes, texts)
         return builder, self.tree
 

@@ -15,12 +15,12 @@ from compdbg.hooks.compile_facts import Facts
 from compdbg.hooks.guard_names import show, user_name, with_cells_named
 from compdbg.hooks.shape_guards import shape_guards
 
-AMBIENT = frozenset(
+APART = frozenset(
     ("AUTOGRAD_SAVED_TENSORS_HOOKS", "DEFAULT_DEVICE", "DETERMINISTIC_ALGORITHMS", "DUAL_LEVEL",
-     "FSDP_TRAINING_STATE", "FUNCTORCH_STACK_MATCH", "GLOBAL_STATE", "GRAD_MODE", "SHAPE_ENV",
-     "TORCH_FUNCTION_STATE")
+     "DUPLICATE_INPUT", "FSDP_TRAINING_STATE", "FUNCTORCH_STACK_MATCH", "GLOBAL_STATE", "GRAD_MODE",
+     "SHAPE_ENV", "TORCH_FUNCTION_STATE")
 )  # fmt: skip
-"""Guards on the state of the process, and those over sizes: they sit at the root of torch's tree."""
+"""Guards that are on no one value: on the state of the process, over sizes, on two inputs at once."""
 
 _CONSTANTS = frozenset(
     ("BOOL_MATCH", "CONSTANT_MATCH", "CONSTANT_SUBCLASS_MATCH", "EQUALS_MATCH", "NONE_MATCH")
