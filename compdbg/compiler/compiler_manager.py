@@ -25,7 +25,8 @@ from compdbg.compiler.cache_factors import (
 from compdbg.compiler.caching import Cache, Place
 from compdbg.compiler.compiler_interface import CompilerInterface, Runnable, make_compiler
 from compdbg.compiler.config import CompilationConfig
-from compdbg.compiler.passes.inductor_pass import pass_context
+from compdbg.compiler.dump import dump_of
+from compdbg.compiler.passes.inductor_pass import get_pass_context, pass_context
 from compdbg.compiler.passes.pass_manager import PostGradPassManager
 from compdbg.compiler.pieces import Piece
 from compdbg.compiler.piecewise_backend import Compiled
@@ -66,7 +67,8 @@ class CompilerManager:
         started = time.perf_counter()
         name = f"{self.graph} {family.head.name} {compile_range}"
         factors = self._factors_of(family, compile_range)
-        with probe.compiling_graph(name), pass_context(compile_range, key_of(factors)):
+        dump = dump_of(self.config, self.graph).at(family.head.name, str(compile_range))
+        with probe.compiling_graph(name), pass_context(compile_range, key_of(factors), dump):
             place = Place(name, str(compile_range), family.head.name)
             compiled = self._known(factors, place) or self._loaded(factors, place, family)
             reused = compiled is not None
@@ -160,7 +162,8 @@ class CompilerManager:
         piece, constants = lift(family.head, family.texts[0], family.lifted)
         shapes = self.config.dynamic_shapes_config.type
         ready = made_ready(piece.module, batch, compile_range, shapes, constants)
-        with kernels.keeping() as keeper, recording(self.pass_manager) as recorded:
+        inductor = self.compiler.uses_inductor
+        with kernels.keeping() as keeper, recording(self.pass_manager, inductor=inductor) as recorded:
             runnable = self._compile(ready, f"{piece.name} of {self.graph} for {compile_range}")
         assumed = assumptions(ready)
         members = {family.constants_of(i) for i in range(len(family.members))}
@@ -173,8 +176,12 @@ class CompilerManager:
             libraries=keeper.libraries(),
             record=recorded.finish(),
         )
+        readable = {"computation_graph.py": piece.module.graph.python_code("self").src}
+        if recorded.code:
+            readable["inductor_code.py"] = recorded.code
+        get_pass_context().dump.write(readable)
         if compiled.saved is not None and family.stable:
-            self._store(compiled, factors, piece, family, recorded.code)
+            self._store(compiled, factors, family, readable)
         return compiled
 
     def _compile(self, ready: Ready, what: str) -> Runnable:
@@ -194,7 +201,7 @@ class CompilerManager:
             return None
 
     def _store(
-        self, compiled: Compiled, factors: dict[str, str], piece: Piece, family: Family, code: str
+        self, compiled: Compiled, factors: dict[str, str], family: Family, readable: dict[str, str]
     ) -> None:
         entry = Entry(
             key=key_of(factors),
@@ -202,14 +209,8 @@ class CompilerManager:
             about={"good_for": compiled.good_for, "record": msgspec.to_builtins(compiled.record)},
             sections={"artifact": compiled.saved or b"", "libraries": pickle.dumps(compiled.libraries)},
         )
-        readable = {
-            "computation_graph.py": piece.module.graph.python_code("self").src,
-            "piece.txt": family.text(),
-            "record.json": msgspec.json.encode(compiled.record).decode(),
-        }
-        if code:
-            readable["inductor_code.py"] = code
-        self.cache.store(entry, readable)
+        about = {"piece.txt": family.text(), "record.json": msgspec.json.encode(compiled.record).decode()}
+        self.cache.store(entry, {**about, **readable})
 
     def _options(self) -> dict[str, Any]:
         if not self.compiler.uses_inductor:

@@ -21,7 +21,8 @@ _STATE = frozenset(
     ("AUTOGRAD_SAVED_TENSORS_HOOKS", "GRAD_MODE", "DETERMINISTIC_ALGORITHMS", "GLOBAL_STATE",
      "TORCH_FUNCTION_STATE", "DEFAULT_DEVICE", "SHAPE_ENV", "INFERENCE_MODE")
 )  # fmt: skip
-"""Guards on torch's global state are factors of the key; those on shapes come from the trace."""
+"""Guards on torch's global state are factors of the key; those on shapes come from the trace. Which
+inputs are one tensor (`DUPLICATE_INPUT`) is in the key too: of parameters, and of the call."""
 
 _SYMBOL = re.compile(r"\b[a-z]+\d+\b")
 _LINE = re.compile(r"# (?P<file>\S+):(?P<line>\d+) in (?P<function>\S+)")
@@ -95,7 +96,9 @@ def record_guards(entries: Iterable[Any], shapes: Iterable[Condition]) -> GuardR
     left_out: Counter[str] = Counter()
     for entry in entries:
         kind = entry.guard_type
-        if kind in _STATE or (kind == "TENSOR_MATCH" and _is_parameter(_name_of(entry.orig_guard))):
+        if kind in (*_STATE, "DUPLICATE_INPUT") or (
+            kind == "TENSOR_MATCH" and _is_parameter(_name_of(entry.orig_guard))
+        ):
             continue
         made = list(_conditions(entry)) if entry.has_value else []
         if not made:

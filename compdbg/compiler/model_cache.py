@@ -24,6 +24,7 @@ from compdbg.compiler.cache_entry import Entry, Unusable, digest, from_bytes, ke
 from compdbg.compiler.caching import ENTRY, Cache, Place, differences
 from compdbg.compiler.compiled_model import CompiledModel, loading
 from compdbg.compiler.config import CompilationConfig
+from compdbg.compiler.dump import dump_of
 from compdbg.compiler.guard_check import Checker
 from compdbg.compiler.guard_data import GuardRecord
 from compdbg.compiler.passes.pass_manager import PostGradPassManager
@@ -55,6 +56,7 @@ class ModelCache:
         self.config = config
         self.function = function
         self.cache = Cache(config, "models", "aot")
+        self.dump = dump_of(config, graph)
         self.place = Place(graph, None, function.__qualname__)
         self.what = f"{function.__qualname__} in {function.__code__.co_filename}"
         """Which function, for finding the nearest earlier entry."""
@@ -98,6 +100,8 @@ class ModelCache:
 
     def store(self, result: Any, model: CompiledModel, guards: GuardRecord, factors: dict[str, str]) -> None:
         """Keep a model that was compiled just now, with readable copies beside it."""
+        readable = model.readable(result) if self.dump.wanted or not self.cache.disabled else {}
+        self.dump.write(readable)
         if self.cache.disabled:
             return
         key = key_of(factors)
@@ -122,7 +126,7 @@ class ModelCache:
             about={"conditions": about, "pieces": model.report()},
             sections={"model": data},
         )
-        self.cache.store(entry, model.readable(result), name)
+        self.cache.store(entry, readable, name)
         self._prune(self.cache.folder(key))
 
     def _try(
@@ -152,6 +156,7 @@ class ModelCache:
             return None
         model: CompiledModel = function._artifacts.compiled_fn
         self.cache.hit(entry, self.place, started)
+        self.dump.copy(path.parent)
         model.emit_report(entry.about["pieces"], entry.made)
         return Loaded(function, model, conditions.guards, key)
 

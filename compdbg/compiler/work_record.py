@@ -70,30 +70,29 @@ class Recorder:
 
 
 @contextlib.contextmanager
-def recording(manager: Any) -> Iterator[Recorder]:
-    """Record the compile inside the block."""
+def recording(manager: Any, *, inductor: bool) -> Iterator[Recorder]:
+    """Record the compile inside the block, by Inductor or another compiler."""
     recorder = Recorder(manager)
     manager.runs, manager.matches = [], []
 
     def keep(code: str, *_: Any) -> None:
         recorder.code = code
 
-    with probe.listening(recorder.note), _generated_code(keep):
+    with probe.listening(recorder.note), _generated_code(keep) if inductor else contextlib.nullcontext():
         yield recorder
 
 
 @contextlib.contextmanager
 def _generated_code(keep: Any) -> Iterator[None]:
-    import sys
+    from torch._inductor.graph import GraphLowering
 
-    module = sys.modules.get("torch._inductor.graph")
-    lowering = getattr(module, "GraphLowering", None)
-    if lowering is None or "save_output_code" not in vars(lowering):
+    name = "save_output_code"
+    if name not in vars(GraphLowering):
         yield
         return
-    before = vars(lowering)["save_output_code"]
-    lowering.save_output_code = staticmethod(keep)
+    before = vars(GraphLowering)[name]
+    setattr(GraphLowering, name, staticmethod(keep))
     try:
         yield
     finally:
-        lowering.save_output_code = before
+        setattr(GraphLowering, name, before)

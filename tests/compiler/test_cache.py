@@ -395,6 +395,27 @@ def test_the_switch_in_the_environment_turns_it_off(program, cache, monkeypatch)
     assert result(program.start()) == ["miss"]
 
 
+def test_a_dump_holds_the_readable_copies_by_rank_graph_piece_and_range(program, tmp_path, monkeypatch):
+    dump = tmp_path / "dump"
+    monkeypatch.setenv("COMPDBG_DEBUG_DUMP_PATH", str(dump))
+    monkeypatch.setenv("COMPDBG_DISABLE_COMPILE_CACHE", "1")
+    graph = program.start().of(Piece)[0].graph
+    assert {str(path.relative_to(dump)) for path in dump.rglob("*.py")} == {
+        f"rank_0/{graph}/computation_graph.py",
+        f"rank_0/{graph}/transformed_code.py",
+        f"rank_0/{graph}/piece_0/1-/computation_graph.py",
+        f"rank_0/{graph}/piece_2/1-/computation_graph.py",
+    }
+
+
+def test_a_dump_folder_that_can_not_be_written_to_does_no_harm(program, tmp_path, monkeypatch, caplog):
+    (tmp_path / "dump").write_text("a file")
+    monkeypatch.setenv("COMPDBG_DEBUG_DUMP_PATH", str(tmp_path / "dump"))
+    with caplog.at_level(logging.WARNING, "compdbg.compiler"):
+        program.start()
+    assert any("debug_dump_path" in message for message in caplog.messages)
+
+
 def test_ranks_keep_their_entries_apart(program, cache, monkeypatch):
     program.start()
     monkeypatch.setenv("RANK", "3")

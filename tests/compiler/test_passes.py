@@ -282,7 +282,7 @@ def test_functions_methods_and_names_are_passes():
 
 
 @pytest.mark.slow
-def test_a_users_fusion_runs_through_inductor_on_every_piece():
+def test_a_users_fusion_runs_through_inductor_on_every_piece(tmp_path):
     fusion = NormDoubled()
 
     @support_torch_compile(dynamic_arg_dims={"x": 0})
@@ -292,8 +292,14 @@ def test_a_users_fusion_runs_through_inductor_on_every_piece():
             x = torch.ops.core.attention(x)
             return torch.ops.core.norm(x, 1e-5) * 2
 
-    config = CompilationConfig(splitting_ops=["core::attention"], inductor_passes=[fusion])
+    dump = tmp_path / "dump"
+    config = CompilationConfig(
+        splitting_ops=["core::attention"], inductor_passes=[fusion], debug_dump_path=str(dump)
+    )
     with use_config(config):
         model = Model()
     compare(model, 3, 5, 1)
     assert fusion.matched_count == 1
+    changed = sorted(p.name for p in dump.rglob("piece_0/1-/passes/*"))
+    assert changed == ["01.NormDoubled.after.py", "01.NormDoubled.before.py"]
+    assert len(list(dump.rglob("inductor_code.py"))) == 2

@@ -20,6 +20,7 @@ from torch import fx
 from torch._inductor.custom_graph_pass import CustomGraphPass
 from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 
+from compdbg.compiler.dump import NOWHERE, Dump
 from compdbg.compiler.ranges import STATIC, Range
 
 P = ParamSpec("P")
@@ -30,6 +31,8 @@ class PassContext(NamedTuple):
     """What is being compiled while passes run."""
 
     compile_range: Range = STATIC
+    dump: Dump = NOWHERE
+    """Where passes write the graph before and after, if anywhere."""
     key: str = ""
     """Our cache's key of what is compiled: torch's caches know less, and must not hit where it misses."""
 
@@ -43,9 +46,9 @@ def get_pass_context() -> PassContext:
 
 
 @contextmanager
-def pass_context(compile_range: Range, key: str = "") -> Iterator[PassContext]:
+def pass_context(compile_range: Range, key: str = "", dump: Dump = NOWHERE) -> Iterator[PassContext]:
     """Passes inside the block run for this range."""
-    _contexts.append(PassContext(compile_range, key))
+    _contexts.append(PassContext(compile_range, dump, key))
     try:
         yield _contexts[-1]
     finally:

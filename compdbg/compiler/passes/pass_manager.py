@@ -81,6 +81,7 @@ class PostGradPassManager(CustomGraphPass):  # type: ignore[misc]
 
     def _run(self, pass_: InductorPass, graph: fx.Graph) -> None:
         before = _ops(graph)
+        text = _text(graph)
         started = time.perf_counter()
         if isinstance(pass_, FusionPass):
             pass_(graph)  # torch's matcher has an observer of its own
@@ -89,22 +90,30 @@ class PostGradPassManager(CustomGraphPass):  # type: ignore[misc]
         duration = (time.perf_counter() - started) * 1e6
         after = _ops(graph)
         delta = {op: after[op] - before[op] for op in sorted(before | after) if after[op] != before[op]}
+        matched = getattr(pass_, "matched_count", None)
+        self._dump(pass_, text, _text(graph))
         self.runs.append(
             PassRun(
                 pass_name=pass_.name,
                 graph="",
                 index=len(self.runs),
-                changed=bool(delta) or bool(getattr(pass_, "matched_count", 0)),
+                changed=bool(delta) or bool(matched),
                 op_delta=delta,
                 duration_us=duration,
                 custom=True,
             )
         )
-        matched = getattr(pass_, "matched_count", None)
         if matched is not None:
             self.matches.append(
                 PatternPass(pass_id=pass_.name, pass_name=pass_.name, graph="", matched=matched)
             )
+
+    def _dump(self, pass_: InductorPass, before: str, after: str) -> None:
+        """The graph around a pass, where it changed it."""
+        if before != after:
+            name = f"{len(self.runs):02}.{pass_.name}"
+            files = {f"{name}.before.py": before, f"{name}.after.py": after}
+            get_pass_context().dump.at("passes").write(files)
 
     def uuid(self) -> str:
         """Covers every pass, their order, the range, and all factors of our own key."""
@@ -132,3 +141,7 @@ class PostGradPassManager(CustomGraphPass):  # type: ignore[misc]
 
 def _ops(graph: fx.Graph) -> Counter[str]:
     return Counter(str(node.target) for node in graph.nodes if node.op.startswith("call"))
+
+
+def _text(graph: fx.Graph) -> str:
+    return str(graph.python_code("self").src) if get_pass_context().dump.wanted else ""
