@@ -115,7 +115,7 @@ def finish_miss(found: Found, info: Mapping[str, Any], files: list[tuple[str, in
     if found.key is None:
         probe.emit(describe(found, "miss"))
         return
-    if files and info.get("cache_status_detailed") != "guard_miss":
+    if files and info.get("cache_status_detailed", "full_miss") == "full_miss":
         path = cachekeys.redacted(os.path.dirname(files[0][0]))
         probe.emit(CacheProblem(layer=found.layer, reason="a corrupt entry: it can't be read", path=path))
         probe.emit(describe(found, "corrupt", "the entry can't be read; it is made again"))
@@ -150,6 +150,8 @@ def _why(info: Mapping[str, Any], near: cachekeys.Nearest | None, now: cachekeys
         return (
             f"an entry with this key exists, but not for these sizes: {info.get('cache_status_guard_expr')}"
         )
+    if info.get("cache_status_detailed") == "hit":
+        return "its entry needs one of the FX-graph cache that is gone or can't be read"
     if near is None:
         return "no earlier key of this function is known"
     if near.changes:

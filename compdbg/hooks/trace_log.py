@@ -16,6 +16,7 @@ from compdbg.events import TraceArtifact
 from compdbg.hooks.base import Hook, Part, Patches, Target, contained
 from compdbg.hooks.current import compile_id as current_compile_id
 from compdbg.hooks.current import plain_id
+from compdbg.record import options
 
 NAME = "trace_log"
 TRACE = Target("torch._logging._internal:trace_structured", ("name", "metadata_fn", "payload_fn"))
@@ -31,6 +32,15 @@ ARTIFACTS = frozenset(
      "eager_compile_backwards_failure", "inductor_collective_schedule", "make_fx_fail_partial",
      "min_cut_failed_edge_list", "precompile_cache_bypass", "triton_kernel_info")
 )  # fmt: skip
+CODE = frozenset(
+    (
+        "compiled_autograd_graph",
+        "make_fx_fail_partial",
+        "optimize_ddp_split_child",
+        "optimize_ddp_split_graph",
+    )
+)
+"""Those that hold the program's code: left out where no source is to be recorded."""
 PROFILE = "_code_state"
 """Profile-guided dynamism: what it loaded and stored; the artifact's name names the key."""
 
@@ -52,6 +62,8 @@ def _record(name: str, metadata_fn: Any, payload_fn: Any, compile_id: Any) -> No
         if artifact not in ARTIFACTS and not artifact.endswith(PROFILE):
             return
         name = artifact
+    if name in CODE and not options.current().source:
+        return
     payload = payload_fn() if payload_fn is not None else None
     text = payload if isinstance(payload, str) else _as_json(metadata if payload is None else payload)
     event = TraceArtifact(

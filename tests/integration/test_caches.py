@@ -157,6 +157,17 @@ class TestMisses:
         assert finding.data["changed_factors"] == []
         assert "its entry is gone" in finding.cause
 
+    def test_an_entry_of_the_second_layer_that_is_gone(self, start: Any, cache_folder: Path) -> None:
+        import shutil
+
+        start()
+        shutil.rmtree(cache_folder / "fxgraph")
+        run = start()
+        assert results(run) == {"aot": "miss", "fx": "miss"}
+        assert found(run, "cache-unusable") == []
+        (finding,) = found(run, "cache-miss")
+        assert "needs one of the FX-graph cache" in finding.cause
+
     def test_another_cache_folder(self, start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         start()
         monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "elsewhere"))
@@ -213,16 +224,18 @@ class TestUnusable:
         assert finding.data["kind"] == "unwritable"
         assert finding.data["path"].endswith("/torchinductor/fxgraph")
 
-    def test_a_corrupt_entry(self, start: Any, cache_folder: Path) -> None:
+    @pytest.mark.parametrize(("layer", "folder"), [("aot", "aotautograd"), ("fx", "fxgraph")])
+    def test_a_corrupt_entry(self, start: Any, cache_folder: Path, layer: str, folder: str) -> None:
         start()
-        for path in (cache_folder / "aotautograd").rglob("*"):
+        for path in (cache_folder / folder).rglob("*"):
             if path.is_file():
                 path.write_bytes(path.read_bytes()[:100])
         run = start()
-        assert results(run)["aot"] == "corrupt"
+        assert (layer, "corrupt") in {(e.layer, e.result) for e in run.lookups}
         (finding,) = found(run, "cache-unusable")
         assert finding.data["kind"] == "corrupt"
-        assert finding.data["path"].endswith("/torchinductor/aotautograd")
+        assert finding.data["layers"] == [layer]
+        assert finding.data["path"].endswith(f"/torchinductor/{folder}")
 
 
 @contextmanager
