@@ -74,7 +74,9 @@ class Backend:
             for report, piece in zip(reports, split.pieces, strict=True):
                 text = probe.payload(piece.module.graph.python_code("self").src) if probe.active() else None
                 probe.emit(msgspec.structs.replace(report, text=text))
-        self.result = CompiledModel(self.name, self.config, split, compiled, spec, static)
+        self.result = CompiledModel(
+            self.name, self.config, split, compiled, spec, static, self.manager.statics
+        )
         self.result.operators = operators
         self.result.reports = reports
         if environment is not None and self.config.dynamic_shapes_config.evaluate_guards:

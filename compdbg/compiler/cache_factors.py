@@ -84,6 +84,11 @@ def config_factors(config: CompilationConfig) -> dict[str, str]:
         value = get(config, key)
         if key not in _NOT_COMPILED and not hasattr(value, "__struct_fields__"):
             found[f"config {key}"] = shown(value)
+    if config.use_inductor_graph_partition:
+        # Where Inductor cuts, and whether the parts are captured, is part of what it makes.
+        found["config use_inductor_graph_partition.cuts"] = shown(config.splitting_ops)
+        captured = config.cudagraph_mode.has_piecewise()
+        found["config use_inductor_graph_partition.captured"] = shown(captured)
     return found
 
 

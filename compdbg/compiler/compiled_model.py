@@ -19,6 +19,7 @@ from compdbg.compiler.config import CompilationConfig
 from compdbg.compiler.cuda_graph import wrap_piece
 from compdbg.compiler.dynamic_spec import DynamicSpec
 from compdbg.compiler.graph_data import dump_graph, load_graph
+from compdbg.compiler.partitions import Statics, capturing_parts
 from compdbg.compiler.pieces import Piece, Split
 from compdbg.compiler.piecewise_backend import Compiled, PiecewiseBackend
 from compdbg.compiler.readable import decompiled, graph_text
@@ -53,6 +54,7 @@ class CompiledModel(SerializableCallable):  # type: ignore[misc]
         pieces: Mapping[str, PiecewiseBackend],
         spec: DynamicSpec,
         static: frozenset[str],
+        statics: Statics,
     ) -> None:
         self.name = name
         self.config = config
@@ -60,6 +62,7 @@ class CompiledModel(SerializableCallable):  # type: ignore[misc]
         self.pieces = dict(pieces)
         self.spec = spec
         self.static = static
+        self._statics = statics
         self.operators: dict[str, str] = {}
         """Factors of the operators in the graph."""
         self.reports: list[PieceEvent] = []
@@ -69,13 +72,27 @@ class CompiledModel(SerializableCallable):  # type: ignore[misc]
         if split.returned_sizes is not None:
             self._call = _with_sizes(self._call, split, split.returned_sizes)
 
+        if config.use_inductor_graph_partition:
+            self._call = self._noting_statics(self._call)
+
     def __call__(self, *inputs: Any) -> Sequence[Any]:
         return self._call(*inputs)
 
+    def _noting_statics(self, call: Callable[..., Sequence[Any]]) -> Callable[..., Sequence[Any]]:
+        def noting(*inputs: Any) -> Sequence[Any]:
+            if not self._statics.addresses:
+                self._statics.note(inputs, sorted(self.spec.static))
+            return call(*inputs)
+
+        return noting
+
     def _called(self, piece: Piece) -> Any:
         fresh = self.split.fresh
+        runnable = self.pieces[piece.name].simplest()
+        if self.config.use_inductor_graph_partition:
+            return runnable
         return wrap_piece(
-            self.pieces[piece.name].simplest(),
+            runnable,
             graph=self.name,
             piece=piece.name,
             from_splitting=[i for i, name in enumerate(piece.inputs) if name in fresh],
@@ -114,8 +131,9 @@ class CompiledModel(SerializableCallable):  # type: ignore[misc]
         """Inside `loading`; raises whatever a compiler raises that can't load its own."""
         state = pickle.loads(data)
         name, config = _into.get()
-        compiler = make_compiler(config)
-        versions = {key: _load(compiler, key, *saved) for key, saved in state["versions"].items()}
+        compiler, statics = make_compiler(config), Statics()
+        with capturing_parts(name, config, statics):
+            versions = {key: _load(compiler, key, *saved) for key, saved in state["versions"].items()}
         graphs = {name: load_graph(graph) for name, graph in state["graphs"].items()}
         pieces = [
             Piece(name=n, kind=kind, module=graphs.get(n), inputs=i, outputs=o, split_ops=ops)
@@ -133,7 +151,7 @@ class CompiledModel(SerializableCallable):  # type: ignore[misc]
             name: PiecewiseBackend.from_state(name, saved, versions)
             for name, saved in state["backends"].items()
         }
-        return cls(name, config, split, backends, state["spec"], state["static"])
+        return cls(name, config, split, backends, state["spec"], state["static"], statics)
 
     def readable(self, result: Any) -> dict[str, str]:
         """Copies for people, by file name; `result` is Dynamo's callable around this one."""

@@ -26,6 +26,7 @@ from compdbg.compiler.caching import Cache, Place
 from compdbg.compiler.compiler_interface import CompilerInterface, Runnable, make_compiler
 from compdbg.compiler.config import CompilationConfig
 from compdbg.compiler.dump import dump_of
+from compdbg.compiler.partitions import Statics, capturing_parts, partition_options
 from compdbg.compiler.passes.inductor_pass import get_pass_context, pass_context
 from compdbg.compiler.passes.pass_manager import PostGradPassManager
 from compdbg.compiler.pieces import Piece
@@ -36,7 +37,13 @@ from compdbg.compiler.twins import Family, assumptions, holds, lift
 from compdbg.compiler.work_record import WorkRecord, recording
 from compdbg.events import CacheLookup, PieceCompiled
 
-_PIECE_CONFIG = ("backend", "use_standalone_compile", "dynamic_shapes_config.", "inductor_compile_config")
+_PIECE_CONFIG = (
+    "backend",
+    "use_inductor_graph_partition",
+    "use_standalone_compile",
+    "dynamic_shapes_config.",
+    "inductor_compile_config",
+)
 """What of the configuration decides how one piece is compiled; the rest only decides which pieces."""
 
 
@@ -60,6 +67,7 @@ class CompilerManager:
         self.pass_manager.configure(config)
         self.cache = Cache(config, "pieces", "ours")
         self.compiler.keeps = not self.cache.disabled
+        self.statics = Statics()
         self._factors: dict[str, str] | None = None
 
     def compile(self, family: Family, batch: frozenset[sympy.Symbol], compile_range: Range) -> Compiled:
@@ -105,6 +113,8 @@ class CompilerManager:
         }
 
     def _known(self, factors: dict[str, str], place: Place) -> Compiled | None:
+        if self.config.use_inductor_graph_partition:
+            return None  # its parts hold captures of one model
         known = _in_process.get(key_of(factors))
         if known is not None:
             reason = "an equal piece was compiled before in this process"
@@ -135,7 +145,7 @@ class CompilerManager:
             return None
         libraries = pickle.loads(entry.sections["libraries"])
         try:
-            with kernels.giving(libraries):
+            with kernels.giving(libraries), capturing_parts(self.graph, self.config, self.statics):
                 runnable = self.compiler.load(entry.sections["artifact"])
         except Exception as error:
             self.cache.reject(entry.key, place, "stale", f"loading failed: {type(error).__name__}: {error}")
@@ -186,7 +196,8 @@ class CompilerManager:
 
     def _compile(self, ready: Ready, what: str) -> Runnable:
         try:
-            return self.compiler.compile(ready.module, ready.inputs, self._options())
+            with capturing_parts(self.graph, self.config, self.statics):
+                return self.compiler.compile(ready.module, ready.inputs, self._options())
         except Exception as error:
             error.add_note(f"compdbg.compiler: while {self.compiler.name} compiled {what}")
             raise
@@ -215,7 +226,7 @@ class CompilerManager:
     def _options(self) -> dict[str, Any]:
         if not self.compiler.uses_inductor:
             return {}
-        options = dict(self.config.inductor_compile_config)
+        options = {**partition_options(self.config), **self.config.inductor_compile_config}
         own = options.pop("post_grad_custom_post_pass", None)
         if own is not None and own not in self.pass_manager.passes:
             self.pass_manager.add(own)
