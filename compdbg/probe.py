@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
@@ -126,8 +126,18 @@ def compiling_graph(name: str) -> Iterator[None]:
     names.append(name)
     try:
         yield
+    except BaseException as error:
+        if _stack.__dict__.get("failure", (None, ""))[0] != id(error):
+            _stack.failure = (id(error), name)
+        raise
     finally:
         names.pop()
+
+
+def graph_that_failed(errors: Iterable[BaseException]) -> str | None:
+    """The innermost graph that this thread was compiling when one of these errors came out of it."""
+    error_id, name = _stack.__dict__.pop("failure", (None, None))
+    return name if any(id(error) == error_id for error in errors) else None
 
 
 def graph_under_way() -> str | None:

@@ -148,6 +148,8 @@ class CompileError(Event, frozen=True):
     direction: str = "forward"
     """`backward` where a backward graph was being compiled."""
     request: str = ""
+    graph: str | None = None
+    """The graph that was being compiled, where it has a name of its own: a piece of a split graph."""
 
 
 class Span(Event, frozen=True):

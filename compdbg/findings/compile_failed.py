@@ -52,7 +52,7 @@ def _finding(run: Run, found: list[tuple[str, CompileError]]) -> Finding:
         code="compile-failed",
         severity="error",
         title=title[:300],
-        cause=sentence(f"At {at(error.where)}: {raised}") + through + f" {outcome}",
+        cause=sentence(f"At {at(error.where)}{_piece(error)}: {raised}") + through + f" {outcome}",
         suggestion=_suggestion(error),
         where=error.where or place_of(error.frame),
         evidence=[id for id, _ in found],
@@ -61,6 +61,7 @@ def _finding(run: Run, found: list[tuple[str, CompileError]]) -> Finding:
         data={
             "stage": error.stage,
             "direction": error.direction,
+            "piece": error.graph,
             "op": error.op,
             "backend": error.backend,
             "error": error.error,
@@ -75,6 +76,10 @@ def _finding(run: Run, found: list[tuple[str, CompileError]]) -> Finding:
         },
         subject=f"{error.stage} {error.op} {error.root_error}",
     )
+
+
+def _piece(error: CompileError) -> str:
+    return f", in piece {error.graph}" if error.graph else ""
 
 
 def _stage(error: CompileError) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import traceback
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from compdbg import probe
@@ -75,8 +76,28 @@ def _emit(
             backend=None if backend is None else backend_name(backend),
             direction=direction,
             request=request,
+            graph=_piece(error, compile_id),
         )
     )
+
+
+def _piece(error: BaseException, compile_id: str) -> str | None:
+    """Where a backend compiles several graphs for one frame, the one that it failed at."""
+    graph = probe.graph_that_failed(_chain(error))
+    plain = (None, "?", compile_id, f"{compile_id} joint", f"{compile_id} backward")
+    return None if graph in plain else graph
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """The error and what it wraps or was raised from."""
+    seen: set[int] = set()
+    waiting = [error]
+    while waiting:
+        each = waiting.pop()
+        if each is not None and id(each) not in seen:
+            seen.add(id(each))
+            yield each
+            waiting += [each.__cause__, each.__context__, getattr(each, "inner_exception", None)]
 
 
 def root_of(error: BaseException) -> BaseException:

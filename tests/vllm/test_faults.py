@@ -32,6 +32,19 @@ def test_a_branch_on_the_batch_size(engine, backend):
     assert recorded.alarms == ["guard-dropped-violated"]
 
 
+def test_a_piece_that_cannot_be_compiled(engine):
+    plain = engine.plain("lowering_fails.py", cache="fails-plain")
+    recorded = engine.recorded("lowering_fails.py", cache="fails")
+    assert recorded.process.returncode == plain.returncode == 1
+    assert recorded.process.stderr == plain.stderr
+    (finding,) = recorded.found("compile-failed")
+    assert (finding.data["stage"], finding.data["piece"]) == ("inductor", "0/0 submod_2 1-2048")
+    assert finding.data["root_message"] == "no kernel for this"
+    assert finding.where is not None
+    assert finding.where.line == line_of("lowering_fails.py", "torch.ops.toy.odd(self.linear(x))")
+    assert recorded.alarms == ["compile-failed"]
+
+
 @pytest.fixture(scope="module")
 def fused(engine):
     return engine.recorded("fusion.py", "1e-5", cache="fused", TOY_FUSIONS="1")
