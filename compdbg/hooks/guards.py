@@ -6,17 +6,15 @@ these trees it throws away; we keep it, and check later calls against it.
 
 from __future__ import annotations
 
+import dis
 import functools
 import inspect
 import sys
-import weakref
 from collections.abc import Callable
-from types import CodeType
 from typing import Any
 
 from compdbg import probe
-from compdbg.events import Guard, Guards
-from compdbg.events.guards import LOADED
+from compdbg.events import Guards
 from compdbg.hooks import (
     compile_facts,
     current,
@@ -27,15 +25,10 @@ from compdbg.hooks import (
     size_branches,
     tensor_reads,
 )
-from compdbg.hooks.audit import Audit, auditor
-from compdbg.hooks.audit_budget import Budget
-from compdbg.hooks.audit_causes import Causes
-from compdbg.hooks.audit_state import State
-from compdbg.hooks.audit_tree import Tree
-from compdbg.hooks.audit_watches import AliasWatch, Watch
 from compdbg.hooks.base import Hook, Part, Patches, Target, contained
-from compdbg.hooks.frame_calls import Tally, calls_of
+from compdbg.hooks.frame_calls import calls_of
 from compdbg.hooks.guard_building import Building
+from compdbg.hooks.guard_entries import enter
 from compdbg.hooks.guard_records import name_of_filter
 from compdbg.record import options
 
@@ -47,11 +40,6 @@ BUILD = Target(f"{_MANAGER}.build_guards", ("sorted_guards", "f_code", "output_g
 RESET = Target("torch._dynamo:reset_code_caches")
 TENSOR_TEXT = Target("torch._dynamo.guards:get_tensor_guard_code_part", ("value", "name", "sizes", "strides"))
 
-_NAME = ["___compdbg_audit()"]
-_OFF = "switched off: --audit off"
-_KEPT = "torch checks them on every call"
-_LOADED = "loaded with its artifact, which does not say which guards were dropped when it was made"
-
 
 def _install_guards(patches: Patches) -> None:
     if patches.wrap(BUILD, _on_build):
@@ -61,6 +49,7 @@ def _install_guards(patches: Patches) -> None:
 
 def _on_init(original: Callable[..., Any]) -> Callable[..., Any]:
     signature = inspect.signature(original)
+    twice = _builds_twice(original)
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         building, given = None, {}
@@ -68,7 +57,7 @@ def _on_init(original: Callable[..., Any]) -> Callable[..., Any]:
             with contained("guards"):
                 given = signature.bind(self, *args, **kwargs).arguments
                 if not getattr(given["output_graph"], "export", False):
-                    building = _begin(self, given.get("guard_filter_fn"))
+                    building = _begin(self, given.get("guard_filter_fn"), twice)
         if building is None:
             original(self, *args, **kwargs)
             return
@@ -78,18 +67,25 @@ def _on_init(original: Callable[..., Any]) -> Callable[..., Any]:
         finally:
             guard_building.pop()
         with contained("guards"):
-            _finish(building, self.guard_manager, given["f_code"])
+            enter(building, self.guard_manager, given["f_code"])
 
     return __init__
 
 
-def _begin(manager: Any, guard_filter: Any) -> Building:
+def _builds_twice(init: Callable[..., Any]) -> bool:
+    """Whether torch builds all guards first and what it keeps again: only then the first tree is free."""
+    code = inspect.unwrap(init).__code__
+    return len([step for step in dis.get_instructions(code) if step.argval == "build_guards"]) >= 2
+
+
+def _begin(manager: Any, guard_filter: Any, twice: bool) -> Building:
     config = sys.modules.get("torch._dynamo.config")
     by = name_of_filter(guard_filter) if guard_filter is not None else ""
     if not by and getattr(config, "caching_precompile", False):
         by = "torch._dynamo.config.caching_precompile"
     facts = compile_facts.take(current.compile_id())
-    return Building(manager, facts, by, audit=bool(by) and options.current().audit != "off")
+    audit = bool(by) and twice and options.current().audit != "off"
+    return Building(manager, facts, by, audit=audit)
 
 
 def _on_build(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -112,89 +108,6 @@ def _on_tensor(original: Callable[..., Any]) -> Callable[..., Any]:
         return text
 
     return get_tensor_guard_code_part
-
-
-def _finish(building: Building, guard_manager: Any, code: CodeType) -> None:
-    """The entry is made: record its guards, and let its calls be counted or audited."""
-    facts = building.facts
-    records = building.records()
-    tally = frame_calls.open_tally(code, facts.compile_id or LOADED)
-    if tally.compile_id == LOADED:
-        tally.reach = 0
-    dropped = bool(building.dropped_by) and any(not record.kept for record in records)
-    mode = options.current().audit
-    tally.audited = dropped and building.tree is not None
-    tally.cached = sys.modules["torch._guards"].CompileContext.current_compile_id() is not None
-    size_branches.emit_branches(facts, tally.frame)
-    tally.guards_event = probe.emit(
-        Guards(
-            frame=tally.frame,
-            compile_id=tally.compile_id,
-            guards=records,
-            drop_requested=bool(building.dropped_by),
-            audit="not-audited" if not tally.audited else "on" if mode == "all" else "sampled",
-            audit_reason="" if tally.audited else _why_not(tally, dropped),
-        )
-    )
-    guard = _auditing(building, records, tally, mode) if tally.audited else frame_calls.counter(tally)
-    tally.guard = weakref.ref(guard)
-    _attach(guard, guard_manager)
-
-
-def _attach(guard: Callable[[Any], bool], guard_manager: Any) -> None:
-    """Add an always-true guard to the entry, and to the short form that a stance may have torch check.
-
-    An entry without any guard has no short form, and passes; with ours it must have one, to pass.
-    """
-    root, short = guard_manager.root, guard_manager.diff_guard_root
-    if short is None and not _has_guards(root):
-        short = guard_manager.diff_guard_root = type(root)()
-    for manager in (root, short):
-        if manager is not None:
-            manager.add_epilogue_lambda_guard(guard, _NAME, None)
-
-
-def _has_guards(root: Any) -> bool:
-    return bool(root.get_leaf_guards() or root.get_child_managers() or root.get_epilogue_lambda_guards())
-
-
-def _why_not(tally: Tally, dropped: bool) -> str:
-    if tally.compile_id == LOADED:
-        return _LOADED
-    return _OFF if dropped else _KEPT
-
-
-def _auditing(building: Building, records: list[Guard], tally: Tally, mode: str) -> Callable[[Any], bool]:
-    torch = sys.modules["torch"]
-    audit = Audit(
-        Tree(building.tree, records),
-        State(building.state, records),
-        _alias_watches(building, records),
-        Causes(tally, building.facts, building.expected),
-        tally,
-        building.global_scope,
-    )
-    tally.on_close = _stopper(weakref.ref(audit))
-    return auditor(audit, tally, Budget(mode == "all", (torch.Tensor, torch.nn.Parameter)))
-
-
-def _stopper(audit: weakref.ref[Audit]) -> Callable[[], None]:
-    def stop() -> None:
-        living = audit()
-        if living is not None:
-            living.stop()
-
-    return stop
-
-
-def _alias_watches(building: Building, records: list[Guard]) -> list[Watch]:
-    """Whether inputs are one tensor matters only if the graph writes to one of them."""
-    names, facts = building.dropped_aliasing, building.facts
-    mutated = facts.mutated.intersection(names)
-    if not mutated or facts.style == "ops":
-        return []
-    record = next((r for r in records if r.type == "NO_TENSOR_ALIASING"), None)
-    return [AliasWatch(names, mutated, record)]
 
 
 def _install_dynamo(patches: Patches) -> None:

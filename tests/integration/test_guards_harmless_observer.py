@@ -94,7 +94,7 @@ def test_a_reset_frees_what_the_audit_held(record_here):
             made.append(weakref.ref(self))
 
     with record_here(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr("compdbg.hooks.guards.Audit", Noted)
+        patch.setattr("compdbg.hooks.guard_entries.Audit", Noted)
         step = compiled(multiply)
         step(ONES)
         SETTING["k"] = 3.0
