@@ -22,10 +22,10 @@ _LATER = {
     "--compare": 1,
     "--sizes": 1,
     "--report": 0,
-    "--enforce-eager": 0,
 }
 """Options of the contract whose feature is not in this version, with the values that they take."""
-_LATER_PREFIXES = ("-cc.", "--cc.")
+_OVERRIDES = ("-cc.", "--cc.")
+"""Set one value of the built-in compiler's configuration in the program."""
 
 
 class CommandLine(NamedTuple):
@@ -40,6 +40,8 @@ class CommandLine(NamedTuple):
     program: list[str]
     """`SCRIPT ARGS`, `-m MODULE ARGS`, `-c CODE ARGS`, or `COMMAND ARGS`."""
     is_command: bool
+    overrides: dict[str, str]
+    """Keys of the built-in compiler's configuration, with the texts of their values."""
 
 
 def split(words: Sequence[str], parser: argparse.ArgumentParser) -> CommandLine:
@@ -48,7 +50,7 @@ def split(words: Sequence[str], parser: argparse.ArgumentParser) -> CommandLine:
     Raises:
         UsageError: an unknown option, an option without its value, no program.
     """
-    line = CommandLine([], [], [], [], False)
+    line = CommandLine([], [], [], [], False, {})
     rest = list(words)
     while rest:
         word = rest[0]
@@ -70,8 +72,12 @@ def _take_ours(rest: list[str], line: CommandLine, parser: argparse.ArgumentPars
     word = rest[0]
     name, equals, _ = word.partition("=")
     known = {text: action for action in parser._actions for text in action.option_strings}
-    if name in _LATER or name.startswith(_LATER_PREFIXES):
+    if name in _LATER:
         raise UsageError(f"{name} is not available in this version of compdbg")
+    if name.startswith(_OVERRIDES) or word == "--enforce-eager":
+        line.overrides.update([_override(word)])
+        del rest[0]
+        return True
     if name in known:
         takes_value = known[name].nargs != 0
         if equals and not takes_value:
@@ -93,6 +99,27 @@ def _take_ours(rest: list[str], line: CommandLine, parser: argparse.ArgumentPars
         return False
     del rest[0]
     return True
+
+
+def _override(word: str) -> tuple[str, str]:
+    """The key and the text of `-cc.KEY=VALUE`, which must be one that the compiler would take."""
+    from compdbg.compiler.config import CompilationConfig
+    from compdbg.compiler.config_values import ConfigError, from_text
+    from compdbg.compiler.overrides import check_key, replaced
+
+    if word == "--enforce-eager":
+        return "enforce_eager", "true"
+    name, equals, text = word.partition("=")
+    key = name.partition("cc.")[2]
+    try:
+        check_key(key)
+        if not equals:
+            raise UsageError(f"{name} needs =VALUE")
+        if key != "enforce_eager":
+            replaced(CompilationConfig(), key, from_text(text))
+    except ConfigError as error:
+        raise UsageError(f"{name}: {error}") from None
+    return key, text
 
 
 def _hook(word: str) -> str:

@@ -11,6 +11,7 @@ import select
 import shlex
 import signal
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from compdbg.record.manifest import Manifest
@@ -21,14 +22,15 @@ if TYPE_CHECKING:
 PATIENCE_S = 0.8
 """The last line is due within a second of the program's end."""
 WORST = 3
+_BY_COMMAND_LINE = ("-cc.", "--enforce-eager")
 
 
-def print_last_lines(manifest: Manifest, named: str | None) -> None:
-    """At most four lines on stderr; never raises."""
+def print_last_lines(manifest: Manifest, named: str | None, overrides: Sequence[str] = ()) -> None:
+    """At most four lines on stderr; never raises. `overrides` are the keys that `-cc.` set."""
     if not os.path.isdir(manifest.folder):  # the program removed it
         return
     target = f" {_word(named)}" if named else ""
-    found = _in_time(manifest.folder)
+    found = _in_time(manifest.folder, overrides)
     if found is None:
         lines = [f"recorded in {manifest.folder}; next: compdbg explain{target}"]
     else:
@@ -49,7 +51,7 @@ def _word(folder: str) -> str:
 Found = tuple[dict[str, int], list[str], str]
 
 
-def _in_time(folder: str) -> Found | None:
+def _in_time(folder: str, overrides: Sequence[str]) -> Found | None:
     """The counts of findings, the worst as lines, and the verdict; None if that fails or takes long."""
     import msgspec
 
@@ -59,7 +61,7 @@ def _in_time(folder: str) -> Found | None:
     if worker == 0:
         try:
             os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-            os.write(write, msgspec.json.encode(_find(folder)))
+            os.write(write, msgspec.json.encode(_find(folder, overrides)))
         finally:
             os._exit(0)
     os.close(write)
@@ -78,7 +80,7 @@ def _in_time(folder: str) -> Found | None:
         return None
 
 
-def _find(folder: str) -> Found:
+def _find(folder: str, overrides: Sequence[str]) -> Found:
     from pathlib import Path
 
     from compdbg.findings.collect import find_all
@@ -88,7 +90,11 @@ def _find(folder: str) -> Found:
     found = find_all(run)
     counts = {s: sum(f.severity == s for f in found) for s in ("error", "warning", "info")}
     worst = [_line(f) for f in found if f.severity != "info"][:WORST]
-    if worst:
+    unused = overrides and not any(s.changed_by.startswith(_BY_COMMAND_LINE) for s in run.settings)
+    if unused:
+        keys = ", ".join("--enforce-eager" if key == "enforce_eager" else f"-cc.{key}" for key in overrides)
+        worst = [f"warning: {keys} changed nothing: the program used no compdbg.compiler", *worst][:WORST]
+    if any(counts[severity] for severity in ("error", "warning")):
         return counts, worst, _count(counts)
     seen = "no fault was found" if run.summary.torch else "torch was not imported"
     return counts, worst, f"{seen}; recorded in {os.path.relpath(folder)}"

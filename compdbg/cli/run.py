@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import sys
@@ -18,7 +19,8 @@ USAGE = """compdbg run [OPTIONS] SCRIPT [ARGS...]
        compdbg run [OPTIONS] -- COMMAND [ARGS...]"""
 EPILOG = (
     "Options of Python (-X dev, -W error, -u, ...) may stand among these. --no-HOOK leaves a hook out; "
-    "`compdbg doctor` lists them. What follows SCRIPT, MODULE, CODE or COMMAND goes to the program."
+    "`compdbg doctor` lists them. -cc.KEY=VALUE sets one value of the built-in compiler's configuration in "
+    "the program. What follows SCRIPT, MODULE, CODE or COMMAND goes to the program."
 )
 
 
@@ -35,6 +37,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add("--inductor-patterns", action="store_true", help="match attempts of Inductor's own patterns too")
     add("--no-source", action="store_true", help="record neither source nor generated code")
+    add(
+        "--enforce-eager", action="store_true",
+        help="turn the built-in compiler off in the program",
+    )  # fmt: skip
 
 
 def parse(words: list[str]) -> argparse.Namespace:
@@ -73,8 +79,10 @@ def execute(arguments: argparse.Namespace) -> NoReturn:
     except OSError as error:
         warn(f"not recording: {error}")
         become(executable, argv)
+    environment = recording_environment(folder, options, foreign=line.is_command)
+    _override(environment, line.overrides)
     try:
-        ending = supervise(executable, argv, recording_environment(folder, options, foreign=line.is_command))
+        ending = supervise(executable, argv, environment)
     except OSError as error:  # no format that can be executed, too many arguments
         manifest.finish(NOT_EXECUTABLE)
         raise CommandError(f"{argv[0]}: {error.strerror}", NOT_EXECUTABLE) from None
@@ -85,8 +93,16 @@ def execute(arguments: argparse.Namespace) -> NoReturn:
     if not arguments.quiet:
         from compdbg.cli.last_lines import print_last_lines
 
-        print_last_lines(manifest, named=arguments.output)
+        print_last_lines(manifest, named=arguments.output, overrides=list(line.overrides))
     end_like(ending)
+
+
+def _override(environment: dict[str, str], overrides: dict[str, str]) -> None:
+    """Hand `-cc.` values on to the built-in compiler in the program; they win over inherited ones."""
+    if overrides:
+        from compdbg.compiler.overrides import CC, command_line
+
+        environment[CC] = json.dumps({**command_line(environment), **overrides})
 
 
 def _executable(line: CommandLine) -> str:

@@ -38,6 +38,15 @@ def printed(capfd: pytest.CaptureFixture[str]) -> list[str]:
     return capfd.readouterr().err.splitlines()
 
 
+@pytest.mark.parametrize(("key", "typed"), [("backend", "-cc.backend"), ("enforce_eager", "--enforce-eager")])
+def test_an_override_for_a_compiler_that_the_program_does_not_use(
+    key: str, typed: str, manifest: Manifest, capfd: pytest.CaptureFixture[str]
+) -> None:
+    print_last_lines(manifest, named=None, overrides=[key])
+    first, _ = printed(capfd)
+    assert first == f"compdbg: warning: {typed} changed nothing: the program used no compdbg.compiler"
+
+
 def test_the_worst_three_and_what_to_type(
     manifest: Manifest, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -63,7 +72,7 @@ def test_a_clean_run_is_one_line(manifest: Manifest, capfd: pytest.CaptureFixtur
 def test_a_log_that_takes_too_long_is_only_named(
     manifest: Manifest, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(last_lines, "_find", lambda folder: time.sleep(30))
+    monkeypatch.setattr(last_lines, "_find", lambda *_: time.sleep(30))
     began = time.monotonic()
     print_last_lines(manifest, named=None)
     assert time.monotonic() - began < PATIENCE_S + 0.15
@@ -72,7 +81,7 @@ def test_a_log_that_takes_too_long_is_only_named(
 
 
 @pytest.mark.parametrize(
-    "fault", [lambda folder: 1 / 0, lambda folder: os._exit(3), lambda folder: os.kill(os.getpid(), 9)]
+    "fault", [lambda *_: 1 / 0, lambda *_: os._exit(3), lambda *_: os.kill(os.getpid(), 9)]
 )
 def test_a_fault_of_ours_is_not_the_users(
     fault: object, manifest: Manifest, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
@@ -84,5 +93,5 @@ def test_a_fault_of_ours_is_not_the_users(
 
 def test_nothing_to_write_to(manifest: Manifest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "write", lambda *_: (_ for _ in ()).throw(BrokenPipeError()))
-    monkeypatch.setattr(last_lines, "_in_time", lambda folder: None)
+    monkeypatch.setattr(last_lines, "_in_time", lambda *_: None)
     print_last_lines(manifest, named=None)

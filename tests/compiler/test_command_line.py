@@ -1,0 +1,54 @@
+"""`compdbg run -cc.KEY=VALUE` from the command line to the configuration in effect."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from compdbg.model.run import Run, load
+from tests.integration.launching import clean_environment, go, recording, write
+
+PROGRAM = """
+    import torch
+    from torch import nn
+    from compdbg.compiler import CompilationConfig, support_torch_compile, use_config
+
+    @support_torch_compile(dynamic_arg_dims={"x": 0})
+    class Model(nn.Module):
+        def forward(self, x):
+            return x.sin()
+
+    with use_config(CompilationConfig(backend="inductor", cudagraph_mode="NONE")), torch.inference_mode():
+        print(Model()(torch.zeros(3)).tolist())
+"""
+
+
+def recorded(folder: Path, *words: str, **environment: str) -> Run:
+    write(folder, {"program.py": PROGRAM})
+    command = recording(folder / "run", *words, "program.py")
+    went = go(command, folder, env=clean_environment(COMPDBG_CACHE_DIR=str(folder / "cache"), **environment))
+    assert (went.status, went.stdout) == (0, b"[0.0, 0.0, 0.0]\n"), went.stderr
+    assert b"changed nothing" not in went.stderr
+    return load(folder / "run")
+
+
+@pytest.mark.parametrize("dashes", ["-", "--"])
+def test_it_wins_over_the_program(dashes: str, tmp_path: Path) -> None:
+    run = recorded(tmp_path, f"{dashes}cc.backend=eager")
+    (backend,) = (setting for setting in run.settings if setting.key == "backend")
+    assert (backend.requested, backend.effective) == ("inductor", "eager")
+    assert backend.changed_by == "-cc.backend=eager"
+
+
+def test_it_wins_over_an_inherited_one(tmp_path: Path) -> None:
+    run = recorded(tmp_path, "-cc.backend=eager", COMPDBG_CC='{"backend": "nowhere", "compile_sizes": "[3]"}')
+    assert {"backend": "eager", "compile_sizes": "[3]"}.items() <= {
+        s.key: s.effective for s in run.settings
+    }.items()
+
+
+def test_enforce_eager_compiles_nothing(tmp_path: Path) -> None:
+    run = recorded(tmp_path, "--enforce-eager")
+    assert {s.key: s.effective for s in run.settings}["mode"] == "NONE"
+    assert not run.pieces
