@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -73,6 +74,14 @@ def record_here(tmp_path: Path) -> Iterator[Callable[..., AbstractContextManager
     count = iter(range(1000))
     yield lambda **options: compdbg.record(tmp_path / f"here{next(count)}", **options)
     torch._dynamo.reset()
+
+
+def pytest_configure() -> None:
+    """Signals as a shell in the foreground leaves them, also where the tests run in the background."""
+    for name in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+        if signal.getsignal(name) is signal.SIG_IGN:
+            default = signal.default_int_handler if name is signal.SIGINT else signal.SIG_DFL
+            signal.signal(name, default)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

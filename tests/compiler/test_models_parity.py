@@ -19,7 +19,7 @@ MODES = [mode.name for mode in CUDAGraphMode]
 SHAPES = ("backed", "backed_size_oblivious", "unbacked")
 KINDS = {"llama": {}, "qwen3": {"qk_norm": True}, "experts": {"experts": 4}}
 CAPTURED = [1, 2, 4, 8, 16, 32, 64, 128]
-BLOCKS = 160
+BLOCKS = 300
 
 
 def settings(mode="PIECEWISE", backend="eager", shapes="backed", **more):
@@ -52,7 +52,7 @@ def decoder(kind, config, target):
 def batches(n, target):
     """Decode: n sequences of different lengths; mixed: one with half of the rows, the rest decoding."""
     cached = [(7 * i) % 30 for i in range(n)]
-    decode = [(length, 1, [1 + i, BLOCKS - 1 - i % 20]) for i, length in enumerate(cached)]
+    decode = [(length, 1, [1 + i, 150 + i]) for i, length in enumerate(cached)]
     prompt = min(max(n // 2, 1), 32)
     mixed = [(0, prompt, [140, 141]), *decode[: n - prompt]]
     for sequences, uniform in ((decode, True), (mixed, n == 1)):
