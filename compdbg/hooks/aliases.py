@@ -85,7 +85,20 @@ def bases_of(node: Any) -> list[tuple[str, Any]]:
         named = ((a, node.kwargs.get(a)) for a in mutated_arguments(node.args[0]))
         return [(a, base) for a, value in named for base in nodes_in(value)]
     given = node.kwargs.get("kwargs") or {}
-    return [(a, given[a]) for a in node.kwargs.get("tensors_to_clone") or () if is_node(given.get(a))]
+    return [(a, given[a]) for a in written_by_kernel(node) if is_node(given.get(a))]
+
+
+kernel_writes: dict[Any, dict[str, None]] = {}
+"""Arguments that a Triton kernel writes to, by its number: a call says them only while all are copied."""
+
+
+def written_by_kernel(node: Any) -> list[str]:
+    """Arguments that a functional Triton call mutates, whether they are still copied or not."""
+    known = kernel_writes.setdefault(node.kwargs.get("kernel_idx"), {})
+    returned = node.meta.get("val")
+    known |= dict.fromkeys(map(str, returned if isinstance(returned, dict) else ()))
+    known |= dict.fromkeys(map(str, node.kwargs.get("tensors_to_clone") or ()))
+    return list(known)
 
 
 def _argument_of_base(node: Any, index: int) -> str:

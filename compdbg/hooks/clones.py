@@ -19,7 +19,14 @@ from compdbg.events import CloneKept
 from compdbg.hooks.aliases import bases_of, origin, readers, root
 from compdbg.hooks.base import Hook, Part, Patches, Target, contained
 from compdbg.hooks.current import compile_id, graph_base, graph_name
-from compdbg.hooks.effects import COPY, is_functional, is_input, op_name
+from compdbg.hooks.effects import (
+    COPY,
+    copied_arguments,
+    is_functional,
+    is_input,
+    kernel_name,
+    op_name,
+)
 from compdbg.hooks.graphtext import target_name
 from compdbg.hooks.userline import of_node
 
@@ -128,11 +135,10 @@ def _kept(graph: Any) -> Iterable[_Kept]:
 
 
 def _cloned_bases(node: Any) -> Iterable[_Kept]:
-    cloned = node.meta.get("only_clone_these_tensors")
-    triton = "kernel_idx" in node.kwargs
-    op = f"triton kernel {node.kwargs['kernel_idx']}" if triton else op_name(node.args[0])
-    for at, (argument, base) in enumerate(bases_of(node)):
-        if triton or cloned is None or at in cloned or argument in cloned:
+    op = kernel_name(node) if "kernel_idx" in node.kwargs else op_name(node.args[0])
+    copied = copied_arguments(node)
+    for argument, base in bases_of(node):
+        if copied is None or argument in copied:
             yield _Kept(node, op, argument, base)
 
 

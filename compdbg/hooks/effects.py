@@ -8,6 +8,7 @@ tensors has no use but a hidden effect (a KV-cache update behind a dummy output)
 from __future__ import annotations
 
 import functools
+import sys
 from typing import Any, NamedTuple
 
 from compdbg.hooks.aliases import (
@@ -16,6 +17,7 @@ from compdbg.hooks.aliases import (
     bases_of,
     hop_name,
     is_node,
+    kernel_writes,
     mutated_arguments,
     nodes_in,
     origin,
@@ -109,10 +111,9 @@ def op_name(target: Any) -> str:
 
 def _effects(node: Any, order: dict[Any, int], live: set[Any]) -> list[Effect]:
     if is_functional(node):
-        return _functional(node, live)
+        return _functional(node, order, live)
     if hop_name(node.target):
-        written = list((node.kwargs.get("kwargs") or {}).items())
-        op = f"triton kernel {node.kwargs.get('kernel_idx')}"
+        written, op = _written_by_kernel(node), kernel_name(node)
     elif node.op == "call_method":
         written, op = [("self", node.args[0])], f"Tensor.{node.target}"
     else:
@@ -123,15 +124,47 @@ def _effects(node: Any, order: dict[Any, int], live: set[Any]) -> list[Effect]:
     return [_in_place(node, op, argument, base, order) for argument, base in pairs]
 
 
-def _functional(node: Any, live: set[Any]) -> list[Effect]:
-    triton = hop_name(node.target) == TRITON_FUNCTIONAL
-    op = f"triton kernel {node.kwargs.get('kernel_idx')}" if triton else op_name(node.args[0])
-    cloned = node.meta.get("only_clone_these_tensors")
+def kernel_name(node: Any) -> str:
+    """`triton kernel add_kernel` of a call of a user's Triton kernel."""
+    index = node.kwargs.get("kernel_idx")
+    table = getattr(sys.modules.get("torch._higher_order_ops.triton_kernel_wrap"), "kernel_side_table", None)
+    kernel = getattr(table, "id_to_kernel", {}).get(index)
+    while kernel is not None and not hasattr(kernel, "__name__"):
+        kernel = getattr(kernel, "fn", None)
+    return f"triton kernel {getattr(kernel, '__name__', index)}"
+
+
+def _written_by_kernel(node: Any) -> list[tuple[str, Any]]:
+    """What a kernel in place writes to is known from its functional form; if that was not seen, all."""
+    given = node.kwargs.get("kwargs") or {}
+    known = kernel_writes.get(node.kwargs.get("kernel_idx"))
+    return [(name, value) for name, value in given.items() if known is None or name in known]
+
+
+def copied_arguments(node: Any) -> set[str] | None:
+    """Of a functional call: the arguments that will be copied; None before torch has decided."""
+    if hop_name(node.target) == TRITON_FUNCTIONAL:
+        return {str(name) for name in node.kwargs.get("tensors_to_clone") or ()}
+    copied = node.meta.get("only_clone_these_tensors")
+    if copied is None:
+        return None
+    return {argument for at, (argument, _) in enumerate(bases_of(node)) if at in copied or argument in copied}
+
+
+def _functional(node: Any, order: dict[Any, int], live: set[Any]) -> list[Effect]:
+    op = kernel_name(node) if hop_name(node.target) == TRITON_FUNCTIONAL else op_name(node.args[0])
+    copied = copied_arguments(node)
     found = []
-    for at, (argument, base) in enumerate(bases_of(node)):
+    for argument, base in bases_of(node):
         memory = origin(base)
+        in_place = copied is not None and argument not in copied
+        direct = [r for r in readers(base) if r is not node and not _only_writes(r, base)]
         outputs = [user for user in node.users if version_of(user) is base]
-        new = frozenset(r for output in outputs for r in readers(output))
+        new = {r for output in outputs for r in readers(output)}
+        old = set(direct)
+        if in_place:  # torch lets readers of the new value name the tensor itself
+            new |= {r for r in direct if order[r] > order[node]}
+            old -= new
         found.append(
             Effect(
                 node=node,
@@ -139,10 +172,10 @@ def _functional(node: Any, live: set[Any]) -> list[Effect]:
                 argument=argument,
                 base=base,
                 origin=memory,
-                in_place=cloned is not None and at not in cloned and argument not in cloned,
-                alive=node in live,
-                old=frozenset(r for r in readers(base) if r is not node and not _only_writes(r, base)),
-                new=new,
+                in_place=in_place,
+                alive=node in live or (in_place and (is_input(memory) or bool(new))),
+                old=frozenset(old),
+                new=frozenset(new),
                 back=frozenset(r for r in new if _copies_into(r, memory)),
             )
         )

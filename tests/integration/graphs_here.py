@@ -70,3 +70,49 @@ def calls(gm: GraphModule, op: str) -> list[Any]:
 
 def functionalized(gm: GraphModule) -> list[Any]:
     return calls(gm, "auto_functionalized")
+
+
+def as_triton(gm: GraphModule, kernel: Any) -> GraphModule:
+    """The graph with its functionalized calls turned into calls of a Triton kernel, as on a GPU."""
+    from torch._higher_order_ops.triton_kernel_wrap import (
+        kernel_side_table,
+        triton_kernel_wrapper_functional,
+    )
+
+    for node in functionalized(gm):
+        bases = node.kwargs["_all_bases"]
+        names = [a.name for a in node.args[0]._schema.arguments if a.alias_info is not None]
+        given = {"x": node.kwargs["x"]} | dict(zip(names, bases, strict=True))
+        kwargs = {
+            "kernel_idx": kernel_side_table.add_kernel(kernel),
+            "constant_args_idx": kernel_side_table.add_constant_args({}),
+            "grid": [(1, 1, 1)],
+            "tma_descriptor_metadata": {},
+            "kwargs": given,
+            "tensors_to_clone": names,
+        }
+        with gm.graph.inserting_before(node):
+            call = gm.graph.call_function(triton_kernel_wrapper_functional, (), kwargs)
+        call.meta = node.meta | {"val": {name: given[name].meta["val"] for name in names}}
+        for user in list(node.users):
+            user.args = (call, names[user.args[1] - 1])
+        gm.graph.erase_node(node)
+    return gm
+
+
+def reinplace(gm: GraphModule) -> GraphModule:
+    """Only the two passes that decide on copies of what Triton kernels write to, and make them."""
+    from torch._guards import detect_fake_mode
+    from torch._inductor.fx_passes import post_grad
+    from torch._inductor.fx_passes import reinplace as passes
+    from torch._inductor.virtualized import V
+
+    inputs = [node.meta["val"] for node in gm.graph.nodes if node.op == "placeholder"]
+    with V.set_fake_mode(detect_fake_mode(inputs)):
+        for one in (
+            passes.reinplace_inplaceable_ops_core,
+            post_grad.decompose_triton_kernel_wrapper_functional,
+        ):
+            with observed(gm.graph, one.__name__, custom=False):
+                one(gm.graph)
+    return gm
