@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from compdbg.compiler.code_hash import code_hash
 from compdbg.compiler.config import CompilationConfig
 from compdbg.compiler.config_values import shown
 from compdbg.compiler.overrides import all_keys, get
@@ -194,18 +195,12 @@ def _registered(name: str) -> dict[str, str]:
 
 
 def _code_of(function: Any) -> str:
-    """The code of a function and of the file that it stands in."""
+    """The code of a function, and all that it uses."""
     if function is None:
         return "none"
     function = inspect.unwrap(function)
     code = getattr(function, "__code__", None)
-    if code is None:
-        return str(function)
-    from compdbg.compiler.passes.inductor_pass import code_bytes
-
-    own = hashlib.sha256(code_bytes(code)).hexdigest()[:16]
-    file = code.co_filename
-    return f"{own} in {Path(file).name} {file_hash(file)}" if not _is_torchs(file) else own
+    return str(function) if code is None else f"{code_hash(function)} in {Path(code.co_filename).name}"
 
 
 def _is_torchs(file: str) -> bool:

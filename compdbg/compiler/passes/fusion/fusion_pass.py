@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import msgspec
 import torch
 from msgspec import Struct
 from torch import fx
 
-from compdbg.compiler.passes.inductor_pass import InductorPass, enable_fake_mode, source_hash
+from compdbg.compiler.canonical import canonical
+from compdbg.compiler.code_hash import code_hash
+from compdbg.compiler.passes.inductor_pass import InductorPass, enable_fake_mode, hash_dict
 
 
 class FusionPattern(Struct, frozen=True, kw_only=True):
@@ -72,8 +75,8 @@ class FusionPass(InductorPass):
         self._matched_count = self._matcher.apply(graph)
 
     def uuid(self) -> str:
-        forms = [source_hash(f) for form in self.patterns() for f in (form.pattern, form.replacement)]
-        return "-".join([super().uuid(), *forms])
+        forms = [msgspec.structs.asdict(form) for form in self.patterns()]
+        return hash_dict({"pass": super().uuid(), "forms": canonical(forms, code_hash)})
 
     @enable_fake_mode
     def _register(self) -> Any:
