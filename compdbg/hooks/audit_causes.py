@@ -110,7 +110,7 @@ class Causes:
         leads: dict[Cause, Lead] = {}
         groups: dict[tuple[Group, bool], Cause] = {}
         tops: dict[str, Cause] = {}
-        for watch in sorted(violated, key=lambda w: (not w.facets, len(w.source))):
+        for watch in sorted(violated, key=_order):
             self._tally.violations[watch.expr] = self._tally.violations.get(watch.expr, 0) + 1
             for judgement in self._judge(watch, scope):
                 cause = self._cause_of(watch, judgement, groups, tops)
@@ -147,7 +147,7 @@ class Causes:
         keys: list[tuple[Group, bool]] = [(group, harmless) for group in judgement.groups]
         cause = (
             watch.facets.get(facet)
-            or next((c for top, c in tops.items() if _is_below(watch.source, top)), None)
+            or next((c for top, c in tops.items() if _is_below(_text_of(watch), top)), None)
             or next((groups[key] for key in keys if key in groups), None)
             or next((self._lasting[key] for key in keys if key in self._lasting), None)
             or Cause(self._new_key(judgement.name or watch.expr))
@@ -198,6 +198,16 @@ class Causes:
             ),
             self._tally.guards_event,
         )
+
+
+def _order(watch: Watch) -> tuple[bool, bool, int]:
+    """Those that have a cause first, then what is above before what is below it."""
+    return not watch.facets, watch.leaf == "DUPLICATE", len(watch.source)
+
+
+def _text_of(watch: Watch) -> str:
+    """What a guard goes through: `type(L['o']) is G['A']` goes through `L['o']`."""
+    return watch.expr if watch.leaf == "DUPLICATE" else watch.source
 
 
 def _is_below(source: str, top: str) -> bool:

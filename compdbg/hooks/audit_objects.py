@@ -12,7 +12,8 @@ from compdbg.hooks.guard_names import show, user_name
 
 _TYPE = re.compile(r"type=<class '(?P<name>[^']+)'>")
 _CONTAINS = re.compile(
-    r"^(?P<absent>not )?(?:___dict_contains|set\.__contains__)\((?P<key>'[^']*'|[^,]+), (?P<of>.+)\)$"
+    r"^(?P<absent>not )?(?:___dict_contains\((?P<key>'[^']*'|[^,]+), (?P<of>.+)\)"
+    r"|set\.__contains__\((?P<set>.+), (?P<item>[^,]+)\))$"
 )
 _NO_ATTRIBUTE = re.compile(r"^not hasattr\((?P<of>.+), '(?P<name>[^']+)'\)$")
 _LENGTH = re.compile(r"(?:len|__len__)\(.+\) == (?P<length>\d+)$")
@@ -58,18 +59,32 @@ def judge_constant(case: Case) -> list[Judgement]:
     if value is MISSING:
         return judge_access(case)
     record = case.watch.record
-    wanted = show(case.wanted) if record is not None and record.source == case.watch.source else ""
+    wanted = _recorded(case) if record is not None and record.source == case.watch.source else ""
     wanted = wanted or _right_side(case.watch.expr)
     seen = show(value)
     if case.watch.source.endswith(".training") and _is_idle_dropout(case):
         why = "a dropout with p = 0 does the same in training and in evaluation"
         return _judge(case, _Said("constant", "same", why), wanted, seen)
     if wanted == seen or _equal(case.wanted, value):
-        why = f"the value is equal, but its type is {type(value).__name__} now"
-        decides = {type(case.wanted), type(value)} == {int, float}
-        return _judge(case, _Said("type", "differs" if decides else "unknown", why), wanted, seen)
+        return _judge(case, _of_another_type(case, value), wanted, seen)
     why = "only the way for None is in the compiled code" if wanted == "None" else _BAKED
     return _judge(case, _Said("constant", "differs", why), wanted, seen)
+
+
+def _recorded(case: Case) -> str:
+    """The value at trace time as text; what is no plain value was recorded as such."""
+    value = case.wanted
+    is_text = isinstance(value, str) and not case.watch.expr.endswith(repr(value))
+    return str(value) if is_text else show(value)
+
+
+def _of_another_type(case: Case, value: Any) -> _Said:
+    """Equal, but an int where a float was, or the other way round: whole numbers are computed otherwise."""
+    why = f"the value is equal, but its type is {type(value).__name__} now"
+    kinds = {type(case.wanted), type(value)}
+    if kinds == {bool, int} or (kinds == {int, float} and not case.facts.whole_numbers):
+        return _Said("type", "same", f"{why}, and no tensor of whole numbers is computed with")
+    return _Said("type", "differs" if kinds == {int, float} else "unknown", why)
 
 
 def _right_side(expr: str) -> str:
@@ -112,7 +127,7 @@ def judge_identity(case: Case) -> list[Judgement]:
     value = case.watch.value(case.scope)
     if value is MISSING:
         return judge_access(case)
-    wanted = str(case.wanted or "") or "the object of the trace"
+    wanted = str(case.wanted or "the object of the trace")
     source = case.watch.source.removesuffix(".__code__")
     seen = show(value_at(source, case.scope) if source != case.watch.source else value)
     if seen == wanted:
@@ -157,12 +172,12 @@ def judge_contained(case: Case) -> list[Judgement]:
             "the keys of the trace",
             "others",
         )
-    key, absent = found["key"].strip("'"), bool(found["absent"])
+    text, absent = found["key"] or found["item"], bool(found["absent"])
     owner = case.watch.source.removesuffix(".__dict__")
     if owner != case.watch.source:
-        return _set_on_instance(case, owner, key, container)
+        return _set_on_instance(case, owner, text.strip("'"), container)
     wanted, seen = ("not there", "there") if absent else ("there", "not there")
-    name = f"{key!r} in {user_name(case.watch.source)}"
+    name = f"{text} in {user_name(case.watch.source)}"
     return _judge(case, _Said("constant", "differs", "the traced code looked for it"), wanted, seen, name)
 
 

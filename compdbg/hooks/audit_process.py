@@ -21,6 +21,7 @@ _NO_EFFECT = {
 }
 _DTYPES = {5: "torch.float16", 6: "torch.float32", 7: "torch.float64", 15: "torch.bfloat16"}
 """torch's numbers of dtypes."""
+_READ = "the program asked for it while it was traced, and what it did then is frozen"
 _BY_OPS = "this backend calls torch's ops, which see the present state"
 
 
@@ -34,7 +35,9 @@ def judge_state(case: Case) -> list[Judgement]:
 
 
 def _token(case: Case, token: str, wanted: dict[str, Any], now: dict[str, Any]) -> Judgement:
-    effect, why = _token_effect(case, token, wanted)
+    part = "autocast" if token.startswith("autocast") else token
+    where = case.facts.reads.get(("state", part))
+    effect, why = ("differs", _READ) if where is not None else _token_effect(case, token, wanted)
     key = "autocast_state" if token.startswith("autocast") else token
     return Judgement(
         kind="global-state",
@@ -43,8 +46,8 @@ def _token(case: Case, token: str, wanted: dict[str, Any], now: dict[str, Any]) 
         name=token,
         wanted=_text(key, wanted.get(key)),
         seen=_text(key, now.get(key)),
-        where=None,
-        facet="autocast" if token.startswith("autocast") else token,
+        where=where,
+        facet=part,
         groups=(("state", key),),
     )
 

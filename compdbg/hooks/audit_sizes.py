@@ -146,11 +146,13 @@ def _values(values: dict[str, Any]) -> str:
 
 def judge_duplicate(case: Case) -> list[Judgement]:
     """Traced with one object under two names: the compiled code reads one name only."""
-    left, _, right = case.watch.expr.partition(" is ")
+    left, _, right = map(user_name, case.watch.expr.partition(" is "))
     why = "both names were one object while tracing, so the compiled code reads only one of them"
-    name = f"{user_name(left)}, {user_name(right)}"
-    return [Judgement("identity", "differs", why, name, "one object", "two objects", case.where,
-                      groups=(("duplicate", right),))]  # fmt: skip
+    wanted, seen = f"{left} is {right}", f"{left} and {right} are two objects"
+    groups = (("duplicate", right),)
+    return [
+        Judgement("identity", "differs", why, f"{left}, {right}", wanted, seen, case.where, groups=groups)
+    ]
 
 
 def judge_alias(case: Case) -> list[Judgement]:

@@ -64,14 +64,13 @@ def _aspects(case: Case, expected: Expected, value: Any, name: str) -> Iterator[
 
 
 def _pytype(case: Case, name: str, wanted: str, seen: str) -> Judgement:
-    plain = wanted in _PLAIN and seen in _PLAIN
-    why = (
-        "a Parameter is computed with like any tensor"
-        if plain
-        else f"the compiled code takes a plain {wanted}, and calls nothing that {seen} overrides"
-    )
+    if wanted in _PLAIN and seen in _PLAIN:
+        effect, why = "same", "a Parameter is computed with like any tensor"
+    elif case.facts.style == "ops":
+        effect, why = "same", _BY_OPS
+    else:
+        effect, why = "unknown", f"the compiled code calls nothing that {seen} overrides"
     groups = (("pytype", wanted, seen), ("source", case.watch.source))
-    effect = "same" if plain else "differs"
     return Judgement("type", effect, why, name, wanted, seen, case.where, "pytype", groups)
 
 

@@ -62,6 +62,8 @@ class Facts:
         """An op makes a tensor from nothing, on the default device."""
         self.default_dtype = False
         """An op's dtype comes from the default dtype."""
+        self.whole_numbers = False
+        """A tensor of ints or bools is computed with."""
         self.autocast = False
         """Autocast would change the dtype of an op."""
         self.reads: dict[tuple[str, str], Where | None] = {}

@@ -77,6 +77,8 @@ def _look_at_op(torch: Any, node: Any, example: Any, facts: Facts) -> None:
         facts.autocast = True
     inputs = [n.meta.get("example_value") for n in node.all_input_nodes]
     tensors = [value for value in inputs if isinstance(value, torch.Tensor)]
+    if any(not tensor.is_floating_point() for tensor in (example, *tensors)):
+        facts.whole_numbers = True
     if not tensors and node.kwargs.get("device") is None:
         facts.makes_tensors = True
     if (

@@ -34,6 +34,7 @@ class Building:
         self.global_scope: dict[str, Any] = {}
         self.expected: dict[str, Expected] = {}
         self._texts: dict[str, str] = {}
+        self._state_texts: list[str] = []
         self._drafts: Drafts | None = None
         self._kept: set[int] | None = None
         self._names: list[str] = []
@@ -57,7 +58,7 @@ class Building:
             builder, manager = make(guards, *args, **kwargs)
         with contained("guards"):
             self._names = list(builder.no_tensor_aliasing_names)
-            shapes = said[before:] or _texts_in(manager if self.state is None else self.state)
+            shapes = said[before:] or (_texts_in(manager) if self.state is None else self._state_texts)
             self._drafts = draft(guards, builder, self.facts, self._texts, shapes)
         return builder, manager
 
@@ -70,6 +71,7 @@ class Building:
         builder, self.tree = make(others, *args, **kwargs)
         with contained("guards"):
             self.global_scope = builder.scope["G"]
+            self._state_texts = _texts_in(self.state)
             if state_builder.object_aliasing_guard_codes:
                 codes, texts = map(list, zip(*state_builder.object_aliasing_guard_codes, strict=True))
                 state_builder.add_python_lambda_leaf_guard_to_root(codes, texts)

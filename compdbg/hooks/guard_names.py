@@ -24,6 +24,7 @@ _WRAPPED = re.compile(r"^fn\.__self__\b")
 _MODULE_SLOT = re.compile(
     r"(?:\.__dict__)?(?:\['|\.)(?:_modules|_parameters|_buffers)(?:'\])?\['(?P<name>[\w.]+)'\]"
 )
+_ENVIRON = re.compile(r"os\.environ\._data\[b'(?P<name>[^']+)'\]")
 _DICT_SLOT = re.compile(r"\.__dict__\['(?P<name>\w+)'\]")
 _SIZE = re.compile(r"\.size\(\)\[(?P<dim>\d+)\]")
 _CELL = re.compile(r"(?P<of>[\w.\[\]']+?)\.__closure__\[(?P<cell>\d+)\]\.cell_contents")
@@ -45,6 +46,7 @@ def user_name(source: str) -> str:
     name = _WRAPPED.sub("self", name)
     name = _MODULE_SLOT.sub(lambda m: f"[{m['name']}]" if m["name"].isdecimal() else f".{m['name']}", name)
     name = _DICT_SLOT.sub(lambda m: f".{m['name']}", name)
+    name = _ENVIRON.sub(lambda m: f"os.environ['{m['name']}']", name)
     return _SIZE.sub(lambda m: f".shape[{m['dim']}]", name)
 
 

@@ -137,6 +137,10 @@ def _install_variables(patches: Patches) -> None:
     tensor_reads.install(patches)
 
 
+def _install_torch_functions(patches: Patches) -> None:
+    tensor_reads.install_torch(patches)
+
+
 HOOK = Hook(
     "guards",
     (
@@ -144,6 +148,7 @@ HOOK = Hook(
         Part("torch._dynamo.guards", _install_guards),
         Part("torch._dynamo.output_graph", _install_output_graph),
         Part("torch._dynamo.variables.tensor", _install_variables),
+        Part("torch._dynamo.variables.torch", _install_torch_functions),
         Part("torch.fx.experimental.symbolic_shapes", _install_symbolic_shapes),
     ),
     (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
+import os
 import types
 
 import pytest
@@ -19,6 +20,7 @@ pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 
 ONES = torch.ones(3)
 SETTINGS = {"a": 2.0, "b": 1.0}
+MEMBERS = {1, 2}
 FAST = True
 
 
@@ -28,8 +30,10 @@ class Mode(enum.Enum):
 
 
 @pytest.fixture(autouse=True)
-def settings_as_they_were():
+def settings_as_they_were(monkeypatch):
+    monkeypatch.setenv("COMPDBG_TEST_MODE", "a")
     yield
+    MEMBERS.discard(3)
     SETTINGS.update(a=2.0, b=1.0)
     globals()["FAST"] = True
 
@@ -68,6 +72,59 @@ def by_global(x):
 
 def apply(x, fn):
     return fn(x)
+
+
+def by_itself(x, k):
+    return x * k if k == k else x  # noqa: PLR0124
+
+
+def by_flag(x, flag):
+    return x * 2 if flag else x
+
+
+def cut(x, part):
+    return x[part] * 2
+
+
+def all_of(*xs):
+    return sum(xs)
+
+
+def difference(d):
+    return d["a"] - d["b"]
+
+
+def by_environment(x):
+    return x * 2 if os.environ["COMPDBG_TEST_MODE"] == "a" else x
+
+
+def by_grad_mode(x):
+    return x * 2 if torch.is_grad_enabled() else x
+
+
+def by_member(x):
+    return x * 2 if 3 in MEMBERS else x
+
+
+class Plain:
+    pass
+
+
+class Special(Plain):
+    pass
+
+
+def by_type(x, thing):
+    return x * 2 if type(thing) is Plain else x * 3
+
+
+class Sized:
+    def __init__(self, size):
+        self.size = size
+
+
+def by_size(x, thing):
+    return x * thing.size
 
 
 def with_keywords(x, **keywords):
@@ -170,9 +227,9 @@ def a_dataclass(change):
     )
 
 
-def a_module(module, change, rows=2):
-    x = torch.randn(rows, 3)
-    return Program(module, (x,), same_each_time(x), functools.partial(change, module))
+def a_module(module, change, rows=2, width=3, **more):
+    x = torch.randn(rows, width) if width == 3 else torch.randn(rows, 4, width)
+    return Program(module, (x,), same_each_time(x), functools.partial(change, module), **more)
 
 
 def linear_and(*more):
@@ -195,7 +252,17 @@ WRONG = {
     "a key more in a dict that is walked": lambda: called(add_up, (ONES, {"k": 2}), (ONES, {"k": 2, "j": 1})),
     "a string": lambda: called(by_name, (ONES,), (ONES, "slow")),
     "an enum": lambda: called(by_mode, (ONES, Mode.A), (ONES, Mode.B)),
-    "an int, then a float": lambda: called(scale, (ONES.long(), 2), (ONES.long(), 2.0)),
+    "an int, then a float, of whole numbers": lambda: called(scale, (ONES.long(), 2), (ONES.long(), 2.0)),
+    "a complex number": lambda: called(scale, (ONES, 2j), (ONES, 3j)),
+    "no number, then one": lambda: called(by_itself, (ONES, float("nan")), (ONES, 2.0)),
+    "the end of a slice": lambda: called(cut, (ONES, slice(0, 1)), (ONES, slice(0, 2))),
+    "one input more": lambda: called(all_of, (ONES, ONES), (ONES, ONES, ONES)),
+    "an object with another value": lambda: called(by_size, (ONES, Sized(2)), (ONES, Sized(3))),
+    "the environment": lambda: called(
+        by_environment, (ONES,), (ONES,), change=lambda: os.environ.update(COMPDBG_TEST_MODE="b")
+    ),
+    "the grad mode, asked for": lambda: called(by_grad_mode, (ONES,), (ONES,), inside=torch.no_grad),
+    "a member of a set": lambda: called(by_member, (ONES,), (ONES,), change=lambda: MEMBERS.add(3)),
     "another function": lambda: called(apply, (ONES, lambda x: x + 1), (ONES, lambda x: x - 1)),
     "a keyword more": lambda: called(with_keywords, (ONES,), (ONES,), keywords={"extra": 1}),
     "a closure's cell": in_a_cell,
@@ -226,6 +293,19 @@ WRONG = {
 }
 
 HARMLESS = {
+    "an int, then a float, of floats": lambda: called(scale, (ONES, 2), (ONES, 2.0)),
+    "True, then 1": lambda: called(by_flag, (ONES, True), (ONES, 1)),
+    "an equal object": lambda: called(by_size, (ONES, Sized(2)), (ONES, Sized(2))),
+    "a module of the same kind": lambda: called(apply, (ONES, nn.Linear(3, 3)), (ONES, nn.Linear(3, 3))),
+    "another order of a dict": lambda: called(
+        difference, ({"a": ONES, "b": TWOS},), ({"b": TWOS, "a": ONES},)
+    ),
+    "the grad mode, asked for by a library": lambda: a_module(
+        nn.TransformerEncoderLayer(6, 2, 8, 0.0, batch_first=True),
+        lambda m: None,
+        width=6,
+        inside=torch.no_grad,
+    ),
     "the same arguments": lambda: called(scale, (ONES, 2.0), (ONES, 2.0)),
     "a key more in a dict that is looked up": lambda: called(
         look_up, (ONES, {"k": 2}), (ONES, {"k": 2, "j": 1})
@@ -260,13 +340,20 @@ def test_a_changed_value_is_one_error(record_here, name):
     (finding,) = outcome.alarms
     assert finding.severity == "error"
     assert (finding.data["effect"], finding.data["violations"], finding.data["call"]) == ("differs", 1, 2)
-    assert finding.data["kind"] in ("constant", "type", "identity")
+    assert finding.data["kind"] in ("constant", "type", "identity", "global-state")
 
 
 @pytest.mark.parametrize("name", HARMLESS)
 def test_what_changes_no_result_raises_no_alarm(record_here, name):
     outcome = play(HARMLESS[name](), record_here())
     assert (outcome.effect, outcome.alarms) == ("same", [])
+
+
+def test_an_object_of_a_subclass_may_do_otherwise(record_here):
+    """The compiled code has what the class of the trace does; the subclass may or may not override it."""
+    outcome = play(called(by_type, (ONES, Plain()), (ONES, Special())), record_here())
+    (finding,) = outcome.alarms
+    assert (finding.severity, finding.data["effect"], finding.data["kind"]) == ("warning", "unknown", "type")
 
 
 def test_two_settings_are_two_causes(record_here):
