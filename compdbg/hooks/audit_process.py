@@ -77,9 +77,24 @@ def _grad_mode(case: Case, traced_with_grad: bool) -> tuple[str, str]:
         if wants:
             return "differs", "traced without gradients, the compiled code has no backward"
         return "same", "no input of the graph asks for gradients"
-    if torch.is_inference_mode_enabled() and case.facts.training:
-        return "differs", "the compiled code saves tensors for a backward, which inference mode forbids"
+    if torch.is_inference_mode_enabled() and case.facts.training and _given_inference_tensors(case):
+        return (
+            "differs",
+            "the compiled code saves inputs for a backward, and inference tensors can't be saved",
+        )
     return "same", "the result without gradients is the same"
+
+
+def _given_inference_tensors(case: Case) -> bool:
+    """Whether a tensor of this call was made in inference mode."""
+    for source in case.expected:
+        try:
+            value = eval(source, case.scope)
+        except Exception:
+            continue
+        if getattr(value, "is_inference", bool)():
+            return True
+    return False
 
 
 def _state_of(guard: Any) -> dict[str, Any]:
