@@ -75,16 +75,17 @@ from compdbg.events.process import (
 from compdbg.events.symbols import SizeBranch, Symbol, SymbolFixed
 
 __all__ = [
-    "SCHEMA", "AddressChanged", "Boundary", "CacheLookup", "CacheProblem", "CachedWork", "Capture", "ChildEnd", "CloneKept",
-    "CloneRemoved", "CompileError", "CompileRequest", "ConfigValue", "CudagraphRecord",
-    "CudagraphSkip", "Decorated", "Dispatch", "EffectRemoved", "Event", "EventsLost", "FactorChange", "FrameCalls",
-    "FrameEnd", "FrameStart", "FusionCalled", "FusionCompile", "FusionEnabled", "GeneratedCode",
-    "Graph", "GraphBreak", "Guard", "GuardAudit", "GuardViolation", "Guards", "Header",
-    "HookError", "HookState", "LinkedPass", "MatchAttempt", "NearMiss", "NotCompiled", "Outcome", "PaddingLeak", "PassRun", "Pattern",
-    "PatternForm", "PatternPass", "PatternPassMade", "PatternProblem", "PatternRegistered",
-    "Piece", "PieceCompiled", "ProcessEnd", "ProcessMissed", "ProcessStart", "Reason", "RecompileLimit",
-    "RecompileReason", "SizeBranch", "Span", "SpanBegin", "SplitOpUnmatched", "StaleInput", "Stance", "Symbol", "SymbolFixed",
-    "TorchLoaded", "TraceArtifact", "UnknownEvent", "Where", "event_types",
+    "SCHEMA", "AddressChanged", "Boundary", "CacheLookup", "CacheProblem", "CachedWork", "Capture",
+    "ChildEnd", "CloneKept", "CloneRemoved", "CompileError", "CompileRequest", "ConfigValue",
+    "CudagraphRecord", "CudagraphSkip", "Decorated", "Dispatch", "EffectRemoved", "Event", "EventsLost",
+    "FactorChange", "FrameCalls", "FrameEnd", "FrameStart", "FusionCalled", "FusionCompile",
+    "FusionEnabled", "GeneratedCode", "Graph", "GraphBreak", "Guard", "GuardAudit", "GuardViolation",
+    "Guards", "Header", "HookError", "HookState", "LinkedPass", "MatchAttempt", "NearMiss", "NotCompiled",
+    "Outcome", "PaddingLeak", "PassRun", "Pattern", "PatternForm", "PatternPass", "PatternPassMade",
+    "PatternProblem", "PatternRegistered", "Piece", "PieceCompiled", "ProcessEnd", "ProcessMissed",
+    "ProcessStart", "Reason", "RecompileLimit", "RecompileReason", "SizeBranch", "Span", "SpanBegin",
+    "SplitOpUnmatched", "StaleInput", "Stance", "Symbol", "SymbolFixed", "TorchLoaded", "TraceArtifact",
+    "UnknownEvent", "Where", "event_types",
 ]  # fmt: skip
 
 

@@ -8,19 +8,17 @@ from pathlib import PurePath
 import msgspec
 
 from compdbg.findings.base import Finding, Rule
-from compdbg.findings.side_effect_removed import side_effect_removed
-from compdbg.findings.clone_removed import clone_removed
-from compdbg.findings.clone_kept import clone_kept
 from compdbg.findings.cache_miss import cache_miss
 from compdbg.findings.cache_unusable import cache_unusable
-from compdbg.findings.slow_compile import slow_compile
+from compdbg.findings.clone_kept import clone_kept
+from compdbg.findings.clone_removed import clone_removed
 from compdbg.findings.compile_failed import compile_failed
+from compdbg.findings.constant_baked import constant_baked
 from compdbg.findings.dim_specialised import dim_specialised
 from compdbg.findings.fusion_missed import fusion_missed
 from compdbg.findings.fusion_no_candidate import fusion_no_candidate
 from compdbg.findings.fusion_not_run import fusion_not_run
 from compdbg.findings.graph_break import graph_break
-from compdbg.findings.constant_baked import constant_baked
 from compdbg.findings.guard_dropped_violated import guard_dropped_violated
 from compdbg.findings.guards_kept import guards_kept
 from compdbg.findings.nothing_compiled import nothing_compiled
@@ -28,30 +26,32 @@ from compdbg.findings.pattern_unmatchable import pattern_unmatchable
 from compdbg.findings.recompile_limit import recompile_limit
 from compdbg.findings.recompiles import recompiles
 from compdbg.findings.recorder_degraded import recorder_degraded
+from compdbg.findings.side_effect_removed import side_effect_removed
+from compdbg.findings.slow_compile import slow_compile
 from compdbg.model.run import Run
 
 RULES: tuple[Rule, ...] = (
-    slow_compile,
-    cache_unusable,
     cache_miss,
+    cache_unusable,
     clone_kept,
     clone_removed,
-    side_effect_removed,
+    compile_failed,
+    constant_baked,
+    dim_specialised,
     fusion_missed,
     fusion_no_candidate,
     fusion_not_run,
-    pattern_unmatchable,
-    recorder_degraded,
-    compile_failed,
-    dim_specialised,
     graph_break,
-    constant_baked,
     guard_dropped_violated,
     guards_kept,
     nothing_compiled,
+    pattern_unmatchable,
     recompile_limit,
     recompiles,
-)  # fmt: skip
+    recorder_degraded,
+    side_effect_removed,
+    slow_compile,
+)
 
 _BEFORE: tuple[tuple[str, ...], ...] = (
     (

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from compdbg.probe import compiling_graph as compiling_graph
-from compdbg.probe import graph_under_way
+from compdbg.probe import compiling_graph, graph_under_way
+
+__all__ = ["compile_id", "compiling_for", "compiling_graph", "frame_key", "graph_base", "graph_name", "plain_id"]
 
 _here = threading.local()
 
