@@ -10,7 +10,15 @@ from typing import Any
 
 from compdbg.probe import compiling_graph, graph_under_way
 
-__all__ = ["compile_id", "compiling_for", "compiling_graph", "frame_key", "graph_base", "graph_name", "plain_id"]
+__all__ = [
+    "compile_id",
+    "compiling_for",
+    "compiling_graph",
+    "frame_key",
+    "graph_base",
+    "graph_name",
+    "plain_id",
+]
 
 _here = threading.local()
 
