@@ -72,6 +72,16 @@ def active() -> bool:
     return _sink is not None
 
 
+def run_name() -> str:
+    """The name of the run that is recorded; nothing where there is none."""
+    return str(getattr(_sink, "run", ""))
+
+
+def audit() -> str:
+    """How dropped guards are to be audited: `off`, `budget` (a sample), or `all`."""
+    return str(getattr(_sink, "audit", "budget"))
+
+
 def emit(event: Event, parent: int | None = None) -> int | None:
     """Record one event under `parent`, or else under this thread's innermost `under`; its `seq`."""
     sink = _sink

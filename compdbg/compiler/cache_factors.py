@@ -110,8 +110,12 @@ def torch_config_factors() -> dict[str, str]:
 
 
 def operator_factors(graphs: Iterable[fx.GraphModule]) -> dict[str, str]:
-    """Schema, fake, and Python that is traced through, of every operator that is not torch's own."""
-    targets = (node.target for module in graphs for node in module.graph.nodes)
+    """Schema, fake, and Python that is traced through, of every operator that is not torch's own.
+
+    Also of those in graphs that an operator such as `cond` is given.
+    """
+    inner = (m for graph in graphs for m in graph.modules() if isinstance(m, fx.GraphModule))
+    targets = (node.target for module in inner for node in module.graph.nodes)
     return operators_by_name({overload._schema.name for target in targets for overload in _overloads(target)})
 
 

@@ -35,8 +35,9 @@ def guard_check(
     manager = compiled._artifacts.guard_manager
     locals_of = _locals_of(compiled, inspect.signature(function))
     audit = None
-    if kept is not None and recorded:
-        audit = WarmAudit(kept, function.__code__, function.__globals__)
+    if kept is not None and recorded and probe.audit() != "off":
+        every = probe.audit() == "all"
+        audit = WarmAudit(kept, function.__code__, function.__globals__, every_call=every)
 
     def check(*args: Any, **kwargs: Any) -> None:
         found = locals_of(args, kwargs)

@@ -35,6 +35,12 @@ class NodeData(Struct, frozen=True):
     kwargs: Any
 
 
+class Nested(Struct, frozen=True):
+    """A graph that an operator such as `cond` is given."""
+
+    data: bytes
+
+
 class NodeName(Struct, frozen=True):
     """A reference to an earlier node."""
 
@@ -47,7 +53,9 @@ def dump_graph(module: fx.GraphModule) -> bytes:
     nodes = []
     for node in module.graph.nodes:
         if node.op == "get_attr":
-            attributes[node.target] = attribute(module, node.target)
+            value = attribute(module, node.target)
+            nested = isinstance(value, fx.GraphModule)
+            attributes[node.target] = Nested(dump_graph(value)) if nested else value
         nodes.append(
             NodeData(node.op, node.name, named(node.target), _plain(node.args), _plain(dict(node.kwargs)))
         )
@@ -56,7 +64,8 @@ def dump_graph(module: fx.GraphModule) -> bytes:
 
 def load_graph(data: bytes) -> fx.GraphModule:
     """The graph again; raises ImportError or AttributeError where an operator is gone."""
-    nodes, attributes = pickle.loads(data)
+    nodes, kept = pickle.loads(data)
+    attributes = {k: load_graph(v.data) if isinstance(v, Nested) else v for k, v in kept.items()}
     graph = fx.Graph()
     made: dict[str, fx.Node] = {}
     for node in nodes:
@@ -74,6 +83,8 @@ def named(value: Any) -> Any:
         return ByName("torch", f"ops.{namespace}.{name}.{value._overloadname}")
     if isinstance(value, torch._ops.OpOverloadPacket):
         return ByName("torch", "ops." + value._qualified_op_name.replace("::", "."))
+    if isinstance(value, torch._ops.HigherOrderOperator):
+        return ByName("torch", f"ops.higher_order.{value.name()}")
     if not callable(value):
         return value
     names = [str(getattr(value, key, "")) for key in ("__qualname__", "__name__")]

@@ -131,11 +131,21 @@ class _Writer:
         return str(expr.xreplace(self._symbols))
 
     def _attribute(self, value: Any) -> str:
+        if isinstance(value, fx.GraphModule):
+            return self._nested(value)
         if isinstance(value, torch.Tensor) and value.numel() <= 1 << 16:
             raw = value.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes()
             return f"{value.dtype}{list(value.shape)} {hashlib.sha256(raw).hexdigest()}"
         self.stable = False
         return f"{type(value).__name__}@{id(value)}"
+
+    def _nested(self, module: fx.GraphModule) -> str:
+        """A graph that an operator such as `cond` is given, constants and all."""
+        inner = _Writer(module, self._batch)
+        inner._symbols = self._symbols
+        lines = "\n".join(inner.line(node) for node in module.graph.nodes)
+        self.stable &= inner.stable
+        return f"graph {{\n{PieceText(lines, tuple(inner.constants), inner.stable).full()}\n}}"
 
 
 def _parts(value: Any) -> Iterable[tuple[Any, Any]]:

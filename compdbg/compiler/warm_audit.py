@@ -6,8 +6,10 @@ audited call; what could not be kept is counted, and said in the event that list
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
+import weakref
 from collections import Counter
 from collections.abc import Mapping
 from types import CodeType
@@ -26,28 +28,34 @@ FIRST_CALLS = 16
 class WarmAudit:
     """The audit of one loaded model."""
 
-    def __init__(self, record: GuardRecord, code: CodeType, globals_: Mapping[str, Any]) -> None:
+    def __init__(
+        self, record: GuardRecord, code: CodeType, globals_: Mapping[str, Any], *, every_call: bool = False
+    ) -> None:
         self.frame = f"{code.co_filename}:{code.co_firstlineno}:{code.co_name}"
         self._checker = Checker(record.conditions, globals_)
+        self._every_call = every_call
         self._calls = 0
         self._checked = 0
         self._seconds = 0.0
         self._sizes: set[Any] = set()
         self._violated: Counter[str] = Counter()
         self._lock = threading.Lock()
+        self._recorder = probe.sink()
         self._parent = self._announce(record)
-        probe.at_end(self._tally)
+        _audits.add(self)
 
     def __call__(self, arguments: Mapping[str, Any]) -> None:
         """Audit a call with these arguments, if it is one that is audited."""
+        if probe.sink() is not self._recorder:
+            return  # that recording has ended
         self._calls += 1
         calls = self._calls
         sizes = _sizes(arguments)
-        if calls <= FIRST_CALLS or calls & (calls - 1) == 0 or sizes not in self._sizes:
+        if self._every_call or calls <= FIRST_CALLS or calls & (calls - 1) == 0 or sizes not in self._sizes:
             self._sizes.add(sizes)
             self._audit(arguments, calls)
         if str(calls).strip("0") == "1":
-            self._tally()
+            self.tally()
 
     def _audit(self, arguments: Mapping[str, Any], call: int) -> None:
         started = time.perf_counter()
@@ -94,12 +102,19 @@ class WarmAudit:
                 compile_id=LOADED,
                 guards=[_guard(condition) for condition in record.conditions],
                 drop_requested=True,
-                audit="sampled",
+                audit="on" if self._every_call else "sampled",
                 audit_reason=reason,
             )
         )
 
-    def _tally(self) -> None:
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):
+            self.tally()
+
+    def tally(self) -> None:
+        """Say how many calls there were, how many were checked, and what was found."""
+        if probe.sink() is not self._recorder:
+            return
         probe.emit(
             GuardAudit(
                 frame=self.frame,
@@ -112,6 +127,17 @@ class WarmAudit:
             ),
             parent=self._parent,
         )
+
+
+_audits: weakref.WeakSet[WarmAudit] = weakref.WeakSet()
+
+
+def _tally_all() -> None:
+    for audit in list(_audits):
+        audit.tally()
+
+
+probe.at_end(_tally_all)
 
 
 def _guard(condition: Condition) -> Guard:

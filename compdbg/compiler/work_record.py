@@ -7,7 +7,6 @@ as the hooks saw them where something recorded, else as our own pass manager cou
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -65,8 +64,7 @@ class Recorder:
         passes = [event for event in self._seen if isinstance(event, PassRun)]
         patterns = [event for event in self._seen if isinstance(event, PatternPass)]
         own = self._manager
-        run = os.path.basename(str(getattr(probe.sink(), "folder", "") or ""))
-        return WorkRecord(passes or list(own.runs), patterns or list(own.matches), run)
+        return WorkRecord(passes or list(own.runs), patterns or list(own.matches), probe.run_name())
 
 
 @contextlib.contextmanager

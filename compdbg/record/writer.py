@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from compdbg.events import Event
+from compdbg.record import options
 from compdbg.record.lines import Lines
 from compdbg.record.privacy import text as printable
 
@@ -24,6 +25,16 @@ class Writer:
     def __init__(self, lines: Lines) -> None:
         self.lines = lines
         self._stored: set[str] = set()
+
+    @property
+    def run(self) -> str:
+        """The name of the run."""
+        return os.path.basename(self.lines.folder)
+
+    @property
+    def audit(self) -> str:
+        """How dropped guards are to be audited, as `compdbg run` was told."""
+        return options.current().audit
 
     def write(self, event: Event, parent: int | None = None) -> int | None:
         """Append one event; its `seq`, or None if it was lost."""

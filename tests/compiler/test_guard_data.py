@@ -123,6 +123,19 @@ def test_the_audit_is_a_sample_and_says_how_large():
     assert last.checked == 16 + len([32, 64]) + 1
 
 
+@pytest.mark.parametrize(("audit", "checked"), [("all", 102), ("off", None)])
+def test_it_is_as_large_as_the_run_was_told(audit, checked, monkeypatch):
+    monkeypatch.setattr(Heard, "audit", audit, raising=False)
+    model, heard = warm()
+    x = torch.randn(6, 4)
+    for _ in range(101):
+        model(x)
+    from compdbg import probe
+
+    probe.set_sink(None)
+    assert [event.checked for event in heard.of(GuardAudit)][-1:] == ([checked] if checked else [])
+
+
 def condition(source, operator, value, **more):
     return Condition(source=source, operator=operator, value=value, guard="TEST", **more)
 

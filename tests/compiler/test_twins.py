@@ -8,7 +8,8 @@ import torch
 from torch import nn
 
 from compdbg.compiler import support_torch_compile, use_config
-from compdbg.events import Piece, PieceCompiled
+from compdbg.compiler.compiler_manager import forget
+from compdbg.events import CacheLookup, Piece, PieceCompiled
 from tests.compiler.ops import Block, compare, eager
 from tests.compiler.sized import Heard
 
@@ -138,3 +139,26 @@ def test_a_second_model_of_the_same_kind_compiles_nothing_anew(monkeypatch):
         made = unique(heard)
         compare(second, 3)
     assert (made, unique(heard)) == (3, 3)
+
+
+@pytest.mark.parametrize(("factors", "compiles"), [((2.0, 2.0, 2.0), 3), ((2.0, 3.0, 2.0), 4)])
+def test_graphs_inside_a_piece_are_part_of_what_makes_it_a_twin(factors, compiles):
+    class Chosen(nn.Module):
+        def __init__(self, factor, index):
+            super().__init__()
+            self.block = Block(index)
+            self.factor = factor
+
+        def forward(self, x):
+            def scaled(y):
+                return y * self.factor
+
+            return self.block(torch.cond(x.sum() > 0, scaled, torch.cos, (x,)))
+
+    heard = compiled([Chosen(factor, i) for i, factor in enumerate(factors)])
+    assert unique(heard) == compiles
+    forget()
+    torch._dynamo.reset()
+    again = compiled([Chosen(factor, i) for i, factor in enumerate(factors)])
+    assert unique(again) == 0
+    assert "hit" in [event.result for event in again.of(CacheLookup) if event.layer == "aot"]

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from compdbg.cli.main import COMMANDS, parser
+from compdbg.compiler.config import CompilationConfig
+from compdbg.compiler.overrides import VARIABLES, all_keys
 from compdbg.findings.pages import CODES, page
 from compdbg.views.all import VIEWS
 
@@ -40,6 +42,14 @@ def test_each_command_has_a_page_that_names_its_options(command: str) -> None:
 def test_each_view_is_named_on_the_page_of_show() -> None:
     text = (ROOT / "docs" / "commands" / "show.md").read_text()
     assert [view for view in VIEWS if f"`{view}`" not in text] == []
+
+
+def test_each_key_and_variable_of_the_compiler_is_on_its_page() -> None:
+    text = (ROOT / "docs" / "compiler.md").read_text()
+    names = {key.removeprefix("pass_config.") for key in all_keys(CompilationConfig)}
+    names |= {name for variable in VARIABLES for name in (variable.name, variable.seed)}
+    structures = {"dynamic_shapes_config", "pass_config"}
+    assert [name for name in sorted(names - structures) if name not in text] == []
 
 
 def test_each_code_that_a_rule_gives_has_a_page() -> None:
