@@ -1,4 +1,8 @@
-"""The list of hooks, and how a session installs and removes them."""
+"""The list of hooks, and how a session installs and removes them.
+
+A hook of ours is imported when the program imports the first module that it patches, not before:
+a process that only imports torch (Inductor starts several to probe the CPU) pays for none of them.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +32,71 @@ MODULES: dict[str, str] = {
     "aot_frames": "compdbg.hooks.aot_frames",
     "vllm": "compdbg.hooks.vllm",
 }
-"""Hook name -> the module of ours that holds its `HOOK`; imported after torch is."""
+"""Hook name -> the module of ours that holds its `HOOK`."""
+
+WAITS_FOR: dict[str, tuple[str, ...]] = {
+    "pattern_matcher": ("torch._inductor.pattern_matcher",),
+    "fusion_config": (
+        "torch._inductor.config",
+        "torch._dynamo.output_graph",
+        "torch.fx.passes.graph_transform_observer",
+    ),
+    "requests": (
+        "torch._dynamo.exc",
+        "torch._dynamo.convert_frame",
+        "torch._dynamo.eval_frame",
+        "torch._dynamo.decorators",
+    ),
+    "dynamo": (
+        "torch._dynamo.metrics_context",
+        "torch._dynamo.convert_frame",
+        "torch._dynamo.symbolic_convert",
+    ),
+    "guards": (
+        "torch._dynamo",
+        "torch._dynamo.guards",
+        "torch._dynamo.output_graph",
+        "torch._dynamo.variables.tensor",
+        "torch._dynamo.variables.torch",
+        "torch.fx.experimental.symbolic_shapes",
+    ),
+    "symbols": ("torch._dynamo.variables.builder", "torch.fx.experimental.symbolic_shapes"),
+    "caches": (
+        "torch._dynamo.utils",
+        "torch._functorch._aot_autograd.autograd_cache",
+        "torch._inductor.codecache",
+        "torch._inductor.compile_fx",
+    ),
+    "clones": ("torch._inductor.fx_passes.reinplace", "torch._inductor.compile_fx"),
+    "graphs": (
+        "torch._dynamo.output_graph",
+        "torch._functorch._aot_autograd.graph_compile",
+        "torch._inductor.compile_fx",
+    ),
+    "passes": ("torch.fx.passes.graph_transform_observer",),
+    "spans": ("torch", "torch._dynamo.utils"),
+    "cudagraphs": ("torch._inductor.cudagraph_utils", "torch._inductor.cudagraph_trees"),
+    "trace_log": ("torch",),
+    "aot_frames": (
+        "torch._dynamo.convert_frame",
+        "torch._dynamo.aot_compile",
+        "torch._dynamo.metrics_context",
+    ),
+    "vllm": (
+        "vllm.platforms.interface",
+        "vllm.config.compilation",
+        "vllm.config.vllm",
+        "vllm.compilation.decorators",
+        "vllm.compilation.wrapper",
+        "vllm.compilation.caching",
+        "vllm.compilation.backends",
+        "vllm.compilation.piecewise_backend",
+        "vllm.compilation.passes.pass_manager",
+        "vllm.compilation.cuda_graph",
+        "vllm.v1.cudagraph_dispatcher",
+    ),
+}
+"""Hook name -> the modules of its parts: the first that the program imports loads the hook."""
 
 
 def load_hook(name: str) -> Hook:
@@ -44,20 +112,15 @@ def install_all(skip: Collection[str] = ()) -> Callable[[], None]:
     """
     done: list[Patches] = []
     waiting: list[Callable[[], None]] = []
+    failed: set[str] = set()
     for name in MODULES:
         if name in skip:
             probe.emit(HookState(hook=name, state="unused", detail="switched off"))
             continue
-        try:
-            hook = load_hook(name)
-        except Exception as error:
-            report_error(name, error)
-            probe.emit(HookState(hook=name, state="absent", detail=f"{type(error).__name__}: {error}"))
-            continue
-        for part in hook.parts:
-            callback = functools.partial(lambda h, p: done.append(install_part(h, p)), hook, part)
+        for module in WAITS_FOR.get(name) or _modules_of(name):
+            callback = functools.partial(_install, name, module, done, failed)
             waiting.append(callback)
-            on_import(part.module, callback)
+            on_import(module, callback)
 
     def remove() -> None:
         for callback in waiting:
@@ -66,3 +129,26 @@ def install_all(skip: Collection[str] = ()) -> Callable[[], None]:
             done.pop().undo()
 
     return remove
+
+
+def _modules_of(name: str) -> list[str]:
+    """What the hook itself says that it patches."""
+    try:
+        return list(dict.fromkeys(part.module for part in load_hook(name).parts))
+    except Exception as error:
+        report_error(name, error)
+        return []
+
+
+def _install(name: str, module: str, done: list[Patches], failed: set[str]) -> None:
+    """The program has imported `module`: install what the hook has for it."""
+    if name in failed:
+        return
+    try:
+        hook = load_hook(name)
+    except Exception as error:
+        failed.add(name)
+        report_error(name, error)
+        probe.emit(HookState(hook=name, state="absent", detail=f"{type(error).__name__}: {error}"))
+        return
+    done.extend(install_part(hook, part) for part in hook.parts if part.module == module)

@@ -48,3 +48,10 @@ def test_the_public_names_are_what_is_exported() -> None:
         assert getattr(compdbg, name)
     with pytest.raises(AttributeError, match="no attribute 'recrod'"):
         compdbg.recrod  # noqa: B018
+
+
+def test_a_hook_is_loaded_by_the_modules_that_it_patches() -> None:
+    from compdbg.hooks.installed import MODULES, WAITS_FOR, load_hook
+
+    patched = {name: tuple(dict.fromkeys(part.module for part in load_hook(name).parts)) for name in MODULES}
+    assert patched == WAITS_FOR
