@@ -85,4 +85,6 @@ class GuardAudit(Event, frozen=True):
     """Expression of a dropped guard -> calls on which it was seen false."""
     causes: dict[str, int] = {}
     """Cause -> calls on which any of its guards was seen false."""
+    skipped_by: str = ""
+    """Who had torch skip guards that it kept: a stance."""
     seconds: float = 0.0

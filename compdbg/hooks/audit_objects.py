@@ -59,8 +59,8 @@ def judge_constant(case: Case) -> list[Judgement]:
     if value is MISSING:
         return judge_access(case)
     record = case.watch.record
-    wanted = _recorded(case) if record is not None and record.source == case.watch.source else ""
-    wanted = wanted or _right_side(case.watch.expr)
+    own = record is not None and record.source == case.watch.source
+    wanted = _recorded(case) if own else _right_side(case.watch.expr)
     seen = show(value)
     if case.watch.source.endswith(".training") and _is_idle_dropout(case):
         why = "a dropout with p = 0 does the same in training and in evaluation"
@@ -74,6 +74,8 @@ def judge_constant(case: Case) -> list[Judgement]:
 def _recorded(case: Case) -> str:
     """The value at trace time as text; what is no plain value was recorded as such."""
     value = case.wanted
+    if value is None:
+        return _right_side(case.watch.expr)
     is_text = isinstance(value, str) and not case.watch.expr.endswith(repr(value))
     return str(value) if is_text else show(value)
 

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from compdbg.events import Guard
@@ -52,13 +52,8 @@ class Tree:
         return watches
 
     def _managers(self) -> Iterator[Any]:
-        """All managers that are still in the tree, parents first; not the root, which guards no value."""
-        waiting = list(_children(self._manager.root))
-        while waiting:
-            manager = waiting.pop()
-            if manager.get_source() not in self._out:
-                yield manager
-                waiting.extend(_children(manager))
+        """All managers that are still in the tree."""
+        return all_managers(self._manager.root, self._out)
 
     def _tops(self, false: set[str]) -> Iterator[Any]:
         """The false managers with no false one above them."""
@@ -135,6 +130,16 @@ class Tree:
             if source in self._records:
                 return self._records[source][0]
         return None
+
+
+def all_managers(root: Any, without: Collection[str] = ()) -> Iterator[Any]:
+    """The managers of a tree, parents first; not the root, which guards no value."""
+    waiting = list(_children(root))
+    while waiting:
+        manager = waiting.pop()
+        if manager.get_source() not in without:
+            yield manager
+            waiting.extend(_children(manager))
 
 
 def text_of(guard: Any) -> str:

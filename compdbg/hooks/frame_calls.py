@@ -28,7 +28,7 @@ class Tally:
 
     __slots__ = (
         "audited", "cached", "causes", "checked", "closed", "code", "compile_id", "due", "frame", "guard",
-        "guards_event", "left", "on_close", "reach", "seconds", "told", "violations",
+        "guards_event", "left", "on_close", "reach", "seconds", "skipped_by", "told", "violations",
     )  # fmt: skip
 
     def __init__(self, code: CodeType, compile_id: str) -> None:
@@ -50,6 +50,8 @@ class Tally:
         self.on_close: Callable[[], Any] | None = None
         """What else ends with the recording. Must not keep the entry alive."""
         self.audited = False
+        self.skipped_by = ""
+        """Who has torch skip guards that it kept."""
         self.checked = 0
         self.seconds = 0.0
         self.violations: dict[str, int] = {}
@@ -76,6 +78,7 @@ class Tally:
                     violations=dict(self.violations),
                     causes=dict(self.causes),
                     seconds=round(self.seconds, 6),
+                    skipped_by=self.skipped_by,
                 ),
                 self.guards_event,
             )

@@ -57,6 +57,7 @@ class Building:
         else:
             builder, manager = make(guards, *args, **kwargs)
         with contained("guards"):
+            self.global_scope = builder.scope["G"]
             self._names = list(builder.no_tensor_aliasing_names)
             shapes = said[before:] or (_texts_in(manager) if self.state is None else self._state_texts)
             self._drafts = draft(guards, builder, self.facts, self._texts, shapes)
@@ -70,7 +71,6 @@ class Building:
         state_builder, self.state = make(apart, *args, **kwargs)
         builder, self.tree = make(others, *args, **kwargs)
         with contained("guards"):
-            self.global_scope = builder.scope["G"]
             self._state_texts = _texts_in(self.state)
             if state_builder.object_aliasing_guard_codes:
                 codes, texts = map(list, zip(*state_builder.object_aliasing_guard_codes, strict=True))

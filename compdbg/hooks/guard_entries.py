@@ -15,6 +15,7 @@ from compdbg.hooks import frame_calls, size_branches
 from compdbg.hooks.audit import Audit, auditor
 from compdbg.hooks.audit_budget import Budget
 from compdbg.hooks.audit_causes import Causes
+from compdbg.hooks.audit_skipped import Skipped, skipping
 from compdbg.hooks.audit_state import State
 from compdbg.hooks.audit_tree import Tree
 from compdbg.hooks.audit_watches import AliasWatch, Watch
@@ -22,6 +23,7 @@ from compdbg.hooks.frame_calls import Tally
 from compdbg.hooks.guard_building import Building
 from compdbg.record import options
 
+Check = Callable[[Any], bool]
 _NAME = ["___compdbg_audit()"]
 _OFF = "switched off: --audit off"
 _OTHER_TORCH = "this torch builds its guards in another way than those that compdbg knows"
@@ -51,12 +53,18 @@ def enter(building: Building, guard_manager: Any, code: CodeType) -> None:
             audit_reason="" if tally.audited else _why_not(tally, dropped, mode),
         )
     )
-    guard = _auditing(building, records, tally, mode) if tally.audited else frame_calls.counter(tally)
+    if tally.audited:
+        guard = of_short_form = _auditing(building, records, tally, mode)
+    else:
+        guard = of_short_form = frame_calls.counter(tally)
+        if mode != "off" and not dropped:
+            skipped = Skipped(guard_manager, tally, facts, building.global_scope)
+            of_short_form = skipping(skipped, tally, _budget(mode), guard)
     tally.guard = weakref.ref(guard)
-    _attach(guard, guard_manager)
+    _attach(guard, of_short_form, guard_manager)
 
 
-def _attach(guard: Callable[[Any], bool], guard_manager: Any) -> None:
+def _attach(guard: Check, of_short_form: Check, guard_manager: Any) -> None:
     """Add an always-true guard to the entry, and to the short form that a stance may have torch check.
 
     An entry without any guard has no short form, and passes; with ours it must have one, to pass.
@@ -64,9 +72,9 @@ def _attach(guard: Callable[[Any], bool], guard_manager: Any) -> None:
     root, short = guard_manager.root, guard_manager.diff_guard_root
     if short is None and not _has_guards(root):
         short = guard_manager.diff_guard_root = type(root)()
-    for manager in (root, short):
-        if manager is not None:
-            manager.add_epilogue_lambda_guard(guard, _NAME, None)
+    root.add_epilogue_lambda_guard(guard, _NAME, None)
+    if short is not None:
+        short.add_epilogue_lambda_guard(of_short_form, _NAME, None)
 
 
 def _has_guards(root: Any) -> bool:
@@ -81,8 +89,12 @@ def _why_not(tally: Tally, dropped: bool, mode: str) -> str:
     return _OFF if mode == "off" else _OTHER_TORCH
 
 
-def _auditing(building: Building, records: list[Guard], tally: Tally, mode: str) -> Callable[[Any], bool]:
+def _budget(mode: str) -> Budget:
     torch = sys.modules["torch"]
+    return Budget(mode == "all", (torch.Tensor, torch.nn.Parameter))
+
+
+def _auditing(building: Building, records: list[Guard], tally: Tally, mode: str) -> Check:
     audit = Audit(
         Tree(building.tree, records),
         State(building.state, records),
@@ -92,7 +104,7 @@ def _auditing(building: Building, records: list[Guard], tally: Tally, mode: str)
         building.global_scope,
     )
     tally.on_close = _stopper(weakref.ref(audit))
-    return auditor(audit, tally, Budget(mode == "all", (torch.Tensor, torch.nn.Parameter)))
+    return auditor(audit, tally, _budget(mode))
 
 
 def _stopper(audit: weakref.ref[Audit]) -> Callable[[], None]:

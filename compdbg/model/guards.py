@@ -52,6 +52,8 @@ class Entry(Struct, kw_only=True):
     audit_reason: str
     calls: int | None = None
     checked: int = 0
+    skipped_by: str = ""
+    """Who had torch skip guards that it kept: then it is those that were audited."""
     seconds: float = 0.0
     violated: dict[str, int] = {}
     """Expression -> calls on which it was seen false."""
@@ -67,9 +69,8 @@ class Entry(Struct, kw_only=True):
 
     @property
     def dropped_by(self) -> str | None:
-        return next(
-            (guard.dropped_by for guard in self.guards if guard.dropped_by and _is_asked(guard)), None
-        )
+        by = (guard.dropped_by for guard in self.guards if guard.dropped_by and _is_asked(guard))
+        return next(by, None) or self.skipped_by or None
 
 
 class Violated(Struct, frozen=True, kw_only=True):
@@ -118,7 +119,7 @@ def _add_audits(log: Log, entries: dict[str, Entry]) -> None:
         if entry is not None:
             audits[entry.event] = audit
             entry.calls, entry.checked, entry.seconds = audit.calls, audit.checked, audit.seconds
-            entry.violated = audit.violations
+            entry.violated, entry.skipped_by = audit.violations, audit.skipped_by
     found: dict[str, dict[str, list[tuple[str, GuardViolation]]]] = defaultdict(lambda: defaultdict(list))
     for header, violation in log.of(GuardViolation):
         entry = _entry_of(header, violation, entries)

@@ -97,7 +97,7 @@ def _row(entry: Entry, guard: Guard, violation: Violation | None) -> GuardRow:
 def _audit(entry: Entry, guard: Guard) -> tuple[str, str]:
     """Whether the guard was checked on later calls, and if not or not always, why."""
     if guard.kept:
-        return "not-audited", "kept: torch checks it on every call"
+        return _audit_of_kept(entry)
     if entry.audit == "not-audited":
         return "not-audited", entry.audit_reason
     if guard.type == "EMPTY_NN_MODULE_HOOKS_DICT":
@@ -108,6 +108,12 @@ def _audit(entry: Entry, guard: Guard) -> tuple[str, str]:
     if entry.checked >= later:
         return "on", f"checked on all {counted(later, 'later call')}"
     return "sampled", f"checked on {entry.checked} of {counted(later, 'later call')}"
+
+
+def _audit_of_kept(entry: Entry) -> tuple[str, str]:
+    if not entry.skipped_by:
+        return "not-audited", "kept: torch checks it on every call"
+    return "sampled", f"checked on {counted(entry.checked, 'call')} on which {entry.skipped_by} skipped it"
 
 
 def _later_calls(entry: Entry) -> int:

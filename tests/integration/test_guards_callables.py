@@ -156,6 +156,40 @@ def test_with_guards_skipped_by_a_stance_too(record_here):
     assert finding.data["violations"] == 2
 
 
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear, self.gain = nn.Linear(3, 3), 2
+
+    def forward(self, x):
+        if x.shape[0] > 4:
+            x = x * 2
+        return self.linear(x) * self.gain
+
+
+def test_kept_guards_that_a_stance_skips_are_audited_too(record_here):
+    model, x = Model(), torch.ones(6, 3)
+    with record_here() as recorded, torch.no_grad():
+        step = torch.compile(model, backend="eager", dynamic=True)
+        for rows in (6, 7):
+            step(torch.ones(rows, 3))
+        with torch.compiler.set_stance(skip_guard_eval_unsafe=True):
+            step(x)
+            step(x)
+            model.gain = 5
+            assert not torch.equal(step(x), model(x))
+        model.gain = 2
+        step(x)
+    run = recorded.load()
+    assert run.log.of(HookError) == []
+    (finding,) = found_in(run)
+    assert (finding.data["wanted"], finding.data["seen"], finding.data["violations"]) == ("2", "5", 1)
+    assert finding.data["dropped_by"] == "torch.compiler.set_stance(skip_guard_eval_unsafe=True)"
+    assert finding.where.line == Model.forward.__code__.co_firstlineno + 3
+    (entry,) = run.entries
+    assert (entry.calls, entry.checked) == (6, 3)
+
+
 def test_a_partial_filter_still_recompiles_and_each_entry_is_audited(record_here):
     def keep_tensors(guards):
         return [guard.guard_type == "TENSOR_MATCH" for guard in guards]
