@@ -119,8 +119,10 @@ class Causes:
                 if cause not in leads or lead.says_more_than(leads[cause]):
                     leads[cause] = lead
         for cause, lead in leads.items():
-            self._tally.causes[cause.key] = self._tally.causes.get(cause.key, 0) + 1
+            count = self._tally.causes[cause.key] = self._tally.causes.get(cause.key, 0) + 1
             self._tell(cause, lead)
+            if count & (count - 1) == 0:
+                self._tally.tell()
 
     def _judge(self, watch: Watch, scope: Scope) -> list[Judgement]:
         """What is wrong with a guard; a thread count that stays as it is need not be judged on each call."""

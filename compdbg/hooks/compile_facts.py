@@ -52,8 +52,10 @@ class Place(NamedTuple):
 class Facts:
     """What is known of one compile."""
 
-    def __init__(self, compile_id: str) -> None:
+    def __init__(self, compile_id: str, token: Any = None) -> None:
         self.compile_id = compile_id
+        self.token = token
+        """torch's own id, which no other compile has, or the text where torch has none."""
         self.style: Style = "unknown"
         self.training = False
         self.mutated: set[str] = set()
@@ -86,6 +88,12 @@ class Facts:
                     return True, self.reads[name, prop]
         return False, None
 
+    def forget_sizes(self) -> None:
+        """For an entry whose guards over sizes are checked on every call, whatever else is skipped."""
+        self.shapes = None
+        self.places.clear()
+        self.said.clear()
+
     def flipped(self, source: str, value: int) -> Branch | None:
         """The decision in the traced code that is wrong for a size."""
         return next((b for b in self.branches if source in b.sources and value in b.flips_at), None)
@@ -109,13 +117,22 @@ _here = threading.local()
 
 
 def here() -> Facts | None:
-    """The facts of the compile under way on this thread; None outside one."""
-    compile_id = current.compile_id()
-    if compile_id is None:
-        return None
+    """The facts of the compile under way on this thread; None outside one.
+
+    Asked for on every size that is looked at: it compares torch's own id object, not its text.
+    """
+    context = sys.modules["torch._guards"].CompileContext.try_get()
     facts: Facts | None = getattr(_here, "facts", None)
-    if facts is None or facts.compile_id != compile_id:
-        facts = _here.facts = Facts(compile_id)
+    token = getattr(context, "compile_id", None)
+    if token is not None:
+        if facts is None or facts.token is not token:
+            facts = _here.facts = Facts(current.plain_id(token), token)
+        return facts
+    adopted = current.compile_id()
+    if adopted is None:
+        return None
+    if facts is None or facts.token != adopted:
+        facts = _here.facts = Facts(adopted, adopted)
     return facts
 
 

@@ -58,6 +58,7 @@ def enter(building: Building, guard_manager: Any, code: CodeType) -> None:
     else:
         guard = of_short_form = frame_calls.counter(tally)
         if mode != "off" and not dropped:
+            facts.forget_sizes()
             skipped = Skipped(guard_manager, tally, facts, building.global_scope)
             of_short_form = skipping(skipped, tally, _budget(mode), guard)
     tally.guard = weakref.ref(guard)

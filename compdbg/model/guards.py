@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from compdbg.events import FrameStart, Guard, GuardAudit, Guards, GuardViolation, Header, Where
 from compdbg.events.guards import LOADED
@@ -58,6 +59,8 @@ class Entry(Struct, kw_only=True):
     violated: dict[str, int] = {}
     """Expression -> calls on which it was seen false."""
     violations: list[Violation] = []
+    inherited: bool = False
+    """Made in a parent process, called in a forked child."""
 
     @property
     def name(self) -> str:
@@ -113,24 +116,30 @@ def build_entries(log: Log) -> list[Entry]:
 
 
 def _add_audits(log: Log, entries: dict[str, Entry]) -> None:
-    audits: dict[str, GuardAudit] = {}
+    audits: dict[tuple[str, str], GuardAudit] = {}
     for header, audit in log.of(GuardAudit):
         entry = _entry_of(header, audit, entries)
         if entry is not None:
-            audits[entry.event] = audit
+            audits[_key(entry)] = audit
             entry.calls, entry.checked, entry.seconds = audit.calls, audit.checked, audit.seconds
             entry.violated, entry.skipped_by = audit.violations, audit.skipped_by
-    found: dict[str, dict[str, list[tuple[str, GuardViolation]]]] = defaultdict(lambda: defaultdict(list))
+    found: dict[tuple[str, str], dict[str, list[tuple[str, GuardViolation]]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
     for header, violation in log.of(GuardViolation):
         entry = _entry_of(header, violation, entries)
         if entry is not None:
-            found[entry.event][violation.cause or violation.expr].append((header.id, violation))
-    for event, causes in found.items():
-        last = audits.get(event)
+            found[_key(entry)][violation.cause or violation.expr].append((header.id, violation))
+    for entry in entries.values():
+        last = audits.get(_key(entry))
         counts = last.causes if last is not None else {}
-        entries[event].violations = [
-            _violation(key, events, counts.get(key, 0)) for key, events in causes.items()
+        entry.violations = [
+            _violation(key, events, counts.get(key, 0)) for key, events in found[_key(entry)].items()
         ]
+
+
+def _key(entry: Entry) -> tuple[str, str]:
+    return entry.process, entry.event
 
 
 def _entry_of(header: Header, event: GuardAudit | GuardViolation, entries: dict[str, Entry]) -> Entry | None:
@@ -139,7 +148,20 @@ def _entry_of(header: Header, event: GuardAudit | GuardViolation, entries: dict[
     if entry is not None:
         return entry
     alike = [e for e in entries.values() if (e.frame, e.compile_id) == (event.frame, event.compile_id)]
-    return alike[-1] if alike else None
+    own = [e for e in alike if e.process == header.process]
+    if own or not alike:
+        return own[-1] if own else None
+    child = replace(
+        alike[-1],
+        process=header.process,
+        rank=header.rank,
+        inherited=True,
+        calls=None,
+        checked=0,
+        violations=[],
+    )
+    entries[f"{header.process} {child.event}"] = child
+    return child
 
 
 def _violation(key: str, events: list[tuple[str, GuardViolation]], counted: int) -> Violation:

@@ -44,7 +44,7 @@ class GuardRow(Struct, frozen=True, kw_only=True):
 
 
 def guards(source: Source) -> View:
-    entries = source.run.entries
+    entries = [entry for entry in source.run.entries if not entry.inherited]
     return View(
         name="guards",
         title="Guards",
