@@ -25,6 +25,7 @@ from compdbg.compiler.piecewise_backend import Compiled, PiecewiseBackend
 from compdbg.compiler.ranges import STATIC, Range, compile_ranges
 from compdbg.compiler.spec_of import FirstDim, batch_symbols, is_static, spec_of
 from compdbg.compiler.splitting import unmatched
+from compdbg.compiler.traced_sizes import TracedSizes, environment_of, traced_sizes
 from compdbg.compiler.twins import Family, families
 from compdbg.events import Piece as PieceEvent
 from compdbg.events import SplitOpUnmatched
@@ -60,7 +61,8 @@ class Backend:
         splitting_ops = [] if self.config.use_inductor_graph_partition else self.config.splitting_ops or []
         self._check_names(graph)
         operators = operator_factors([module])
-        environment = _environment_of(graph)
+        environment = environment_of(graph)
+        traced = traced_sizes(graph, batch)
         if environment is not None:
             self.shapes = shape_conditions(environment)
         split = split_graph(module, splitting_ops)
@@ -68,7 +70,7 @@ class Backend:
         compiled: dict[str, PiecewiseBackend] = {}
         try:
             for family in list(found):
-                compiled.update(self._compile(family, batch, found))
+                compiled.update(self._compile(family, traced, found))
         finally:
             reports = self._reports(split, found)
             for report, piece in zip(reports, split.pieces, strict=True):
@@ -84,12 +86,13 @@ class Backend:
         return self.result
 
     def _compile(
-        self, family: Family, batch: frozenset[sympy.Symbol], found: list[Family]
+        self, family: Family, traced: TracedSizes, found: list[Family]
     ) -> dict[str, PiecewiseBackend]:
         """Compile a family; members for which what was assumed does not hold are compiled apart."""
-        sizes = _size_positions(family.head, batch)
+        sizes = _size_positions(family.head, traced.batch)
         ranges = compile_ranges(self.config) if sizes else [STATIC]
-        versions = {each: self.manager.compile(family, batch, each) for each in ranges}
+        ranges = [each for each in ranges if traced.narrowed(each) is not None]
+        versions = {each: self.manager.compile(family, traced, each) for each in ranges}
         fits = [self._fits(versions, family.constants_of(i)) for i in range(len(family.members))]
         made: dict[str, PiecewiseBackend] = {}
         for i, piece in enumerate(family.members):
@@ -100,7 +103,7 @@ class Backend:
         if not all(fits):
             rest = _without(family, fits)
             found.append(rest)
-            made |= self._compile(rest, batch, found)
+            made |= self._compile(rest, traced, found)
         return made
 
     def _fits(self, versions: Mapping[Range, Compiled], constants: tuple[int, ...]) -> bool:
@@ -160,13 +163,6 @@ def _size_positions(piece: Piece, batch: frozenset[sympy.Symbol]) -> list[int]:
     """Inputs of a piece that are the batch size itself."""
     values = [value_of(node) for node in piece.module.graph.find_nodes(op="placeholder")]
     return [i for i, v in enumerate(values) if isinstance(v, torch.SymInt) and v.node.expr in batch]
-
-
-def _environment_of(graph: fx.Graph) -> ShapeEnv | None:
-    """The trace's shape environment; None for a graph without varying sizes."""
-    values = (value_of(node) for node in graph.find_nodes(op="placeholder"))
-    size = next((value for value in values if isinstance(value, torch.SymInt)), None)
-    return None if size is None else size.node.shape_env
 
 
 def _allow_zero_and_one(environment: ShapeEnv) -> None:

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-import sympy
 
 from compdbg import probe
 from compdbg.compiler import kernels
@@ -29,10 +28,11 @@ from compdbg.compiler.dump import dump_of
 from compdbg.compiler.partitions import Statics, capturing_parts, partition_options
 from compdbg.compiler.passes.inductor_pass import get_pass_context, pass_context
 from compdbg.compiler.passes.pass_manager import PostGradPassManager
-from compdbg.compiler.pieces import Piece
+from compdbg.compiler.pieces import Piece, symbols_of
 from compdbg.compiler.piecewise_backend import Compiled
 from compdbg.compiler.ranges import Range
 from compdbg.compiler.refake import Ready, made_ready
+from compdbg.compiler.traced_sizes import TracedSizes
 from compdbg.compiler.twins import Family, assumptions, holds, lift
 from compdbg.compiler.work_record import WorkRecord, recording
 from compdbg.events import CacheLookup, PieceCompiled
@@ -70,18 +70,18 @@ class CompilerManager:
         self.statics = Statics()
         self._factors: dict[str, str] | None = None
 
-    def compile(self, family: Family, batch: frozenset[sympy.Symbol], compile_range: Range) -> Compiled:
+    def compile(self, family: Family, traced: TracedSizes, compile_range: Range) -> Compiled:
         """The family's version for one range: of this process, from disk, or compiled now."""
         started = time.perf_counter()
         name = f"{self.graph} {family.head.name} {compile_range}"
-        factors = self._factors_of(family, compile_range)
+        factors = self._factors_of(family, traced, compile_range)
         dump = dump_of(self.config, self.graph).at(family.head.name, str(compile_range))
         with probe.compiling_graph(name), pass_context(compile_range, key_of(factors), dump):
             place = Place(name, str(compile_range), family.head.name)
             compiled = self._known(factors, place) or self._loaded(factors, place, family)
             reused = compiled is not None
             if compiled is None:
-                compiled = self._fresh(family, batch, compile_range, factors)
+                compiled = self._fresh(family, traced, compile_range, factors)
         _in_process[compiled.key] = compiled
         self._report(family.head, compile_range, started, reused=reused)
         return compiled
@@ -91,7 +91,7 @@ class CompilerManager:
         for each in versions:
             self._report(piece, each, time.perf_counter(), reused=True)
 
-    def _factors_of(self, family: Family, compile_range: Range) -> dict[str, str]:
+    def _factors_of(self, family: Family, traced: TracedSizes, compile_range: Range) -> dict[str, str]:
         if self._factors is None:
             config = config_factors(self.config)
             wanted = tuple(f"config {key}" for key in _PIECE_CONFIG)
@@ -110,6 +110,7 @@ class CompilerManager:
             "what": f"{family.head.name} {compile_range} of {self.what}",
             "piece": digest(family.text().encode()),
             "range": str(compile_range),
+            "sizes": traced.text(symbols_of(family.head), compile_range),
         }
 
     def _known(self, factors: dict[str, str], place: Place) -> Compiled | None:
@@ -165,13 +166,13 @@ class CompilerManager:
     def _fresh(
         self,
         family: Family,
-        batch: frozenset[sympy.Symbol],
+        traced: TracedSizes,
         compile_range: Range,
         factors: dict[str, str],
     ) -> Compiled:
         piece, constants = lift(family.head, family.texts[0], family.lifted)
         shapes = self.config.dynamic_shapes_config.type
-        ready = made_ready(piece.module, batch, compile_range, shapes, constants)
+        ready = made_ready(piece.module, traced, compile_range, shapes, constants)
         inductor = self.compiler.uses_inductor
         with kernels.keeping() as keeper, recording(self.pass_manager, inductor=inductor) as recorded:
             runnable = self._compile(ready, f"{piece.name} of {self.graph} for {compile_range}")

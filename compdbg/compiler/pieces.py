@@ -184,6 +184,12 @@ def _inputs_of(nodes: list[fx.Node], sizes: set[fx.Node]) -> list[fx.Node]:
     return [*ordered, *(node for node in used if node not in set(ordered))]
 
 
+def symbols_of(piece: Piece) -> list[Any]:
+    """The symbols in a piece's inputs, in the order of these."""
+    values = map(value_of, piece.module.graph.find_nodes(op="placeholder"))
+    return list(dict.fromkeys(symbol for value in values for symbol in sorted(_symbols(value), key=str)))
+
+
 def _symbols(value: Any) -> Iterable[Any]:
     if isinstance(value, torch.SymInt):
         return set(value.node.expr.free_symbols)

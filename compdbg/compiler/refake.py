@@ -25,9 +25,7 @@ from torch.utils._sympy.value_ranges import ValueRanges
 from compdbg.compiler.borders import evaluate, memory_of, value_of
 from compdbg.compiler.config import DynamicShapesType
 from compdbg.compiler.ranges import STATIC, UNBOUNDED, Range
-
-DEFAULT_HINT = 32
-"""The size that tuning decisions assume for an unbounded range, whatever the first call's size was."""
+from compdbg.compiler.traced_sizes import TracedSizes
 
 _UNBACKED: Any = getattr(DimDynamic, "UNBACKED", None) or DimDynamic.SIZE_LIKE_UNBACKED
 
@@ -45,19 +43,19 @@ class Ready(Struct):
 
 def made_ready(
     module: fx.GraphModule,
-    batch: frozenset[sympy.Symbol],
+    traced: TracedSizes,
     compile_range: Range,
     shapes: DynamicShapesType,
     lifted: Mapping[str, int],
 ) -> Ready:
     """A copy of a piece's graph for `compile_range`.
 
-    `batch` are the symbols that are the batch size; `lifted` maps inputs that stand for a constant
-    of the graph to its value: they become symbols, never plain ints, which would be baked in.
+    `lifted` maps inputs that stand for a constant of the graph to its value: they become symbols,
+    never plain ints, which would be baked in.
     """
     environment = ShapeEnv()
     mode = FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True)
-    made = _Fakes(environment, mode, batch, compile_range, shapes, _shared_memory(module.graph))
+    made = _Fakes(environment, mode, traced, compile_range, shapes, _shared_memory(module.graph))
     graph = fx.Graph()
     graph.output(graph.graph_copy(module.graph, {}))
     ready = _make_module(module, graph)
@@ -118,7 +116,7 @@ class _Fakes:
         self,
         environment: ShapeEnv,
         mode: FakeTensorMode,
-        batch: frozenset[sympy.Symbol],
+        traced: TracedSizes,
         compile_range: Range,
         shapes: DynamicShapesType,
         shared: frozenset[Any],
@@ -126,7 +124,7 @@ class _Fakes:
         self.sizes: dict[sympy.Symbol, Any] = {}
         self._environment = environment
         self._mode = mode
-        self._batch = batch
+        self._traced = traced
         self._range = compile_range
         self._shapes = shapes
         self._shared = shared
@@ -155,15 +153,14 @@ class _Fakes:
         return self._environment.create_symintnode(symbol, hint=value, source=source)
 
     def _size_for(self, symbol: sympy.Symbol, old: torch.SymInt) -> Any:
-        if symbol not in self._batch:
-            return self._new_symbol(str(symbol), _hint_of(symbol, old), None)
+        if symbol not in self._traced.batch:
+            hint, bounds = self._traced.hint_of(symbol), self._traced.bounds_of(symbol)
+            return self._new_symbol(str(symbol), hint, bounds)
         if self._range.is_single and self._range != STATIC:
             return self._range.low
-        others = [size for s, size in self.sizes.items() if s in self._batch]
-        hint = max(
-            2, min(DEFAULT_HINT, self._range.high) if self._range.low <= DEFAULT_HINT else self._range.low
-        )
-        return self._new_symbol(f"{symbol}_{len(others)}", hint, self._range)
+        others = [size for s, size in self.sizes.items() if s in self._traced.batch]
+        hint, within = self._traced.batch_hint(self._range), self._traced.narrowed(self._range)
+        return self._new_symbol(f"{symbol}_{len(others)}", hint, within)
 
     def _new_symbol(self, name: str, hint: int, bounds: Range | None) -> Any:
         source = ConstantSource(f"size_{name}")
@@ -205,10 +202,3 @@ class _Fakes:
                 length = max(length, needed)
             base = self._bases[key] = torch.empty(length, dtype=old.dtype, device=old.device)
         return base
-
-
-def _hint_of(symbol: sympy.Symbol, old: torch.SymInt) -> int:
-    environment = old.node.shape_env
-    hints = getattr(environment, "backed_var_to_val", None) or getattr(environment, "var_to_val", {})
-    value = hints.get(symbol)
-    return DEFAULT_HINT if value is None else max(2, int(value))

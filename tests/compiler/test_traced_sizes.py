@@ -1,0 +1,104 @@
+"""A piece is compiled for the sizes that its trace is good for, and decides as the trace did."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from compdbg.compiler import CompilationConfig, support_torch_compile, use_config
+from compdbg.compiler.compiler_interface import EagerAdaptor, register_compiler
+from compdbg.events import PieceCompiled
+from tests.compiler.ops import compare, eager
+from tests.compiler.sized import Heard
+
+pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")]
+
+
+class Deciding(EagerAdaptor):
+    """Decides by the size at compile time, as a decomposition does. `decided` is what it found."""
+
+    name = "deciding"
+    keeps = False
+    decided: list[bool] = []
+
+    def compile(self, graph, example_inputs, options):
+        x = next(given for given in example_inputs if isinstance(given, torch.Tensor))
+        self.decided.append(bool(self.decision(*x.shape)))
+        return super().compile(graph, example_inputs, options)
+
+
+@pytest.fixture
+def decide(monkeypatch):
+    """Calls a model and says what a compiler decides in each of its pieces."""
+    register_compiler("deciding", lambda config: Deciding())
+
+    def first_call(forward, *shapes, by, dims=0, **config):
+        monkeypatch.setattr(Deciding, "decision", staticmethod(by), raising=False)
+        monkeypatch.setattr(Deciding, "decided", [])
+
+        class Model(nn.Module):
+            pass
+
+        Model.forward = forward
+        names = forward.__code__.co_varnames[1 : forward.__code__.co_argcount]
+        compiled = support_torch_compile(dynamic_arg_dims=dict.fromkeys(names, dims))(Model)
+        with use_config(CompilationConfig(backend="deciding", disable_cache=True, **config)):
+            model = compiled()
+        given = [torch.randn(shape) for shape in shapes]
+        torch.testing.assert_close(model(*given), model.forward_eager(*given))
+        return Deciding.decided
+
+    return first_call
+
+
+@pytest.mark.parametrize("n", [3, 40])
+def test_a_branch_that_the_trace_took_is_taken_again(n, decide):
+    def forward(self, x):
+        return x * 2 if x.shape[0] > 8 else x + 1
+
+    assert decide(forward, (n, 4), by=lambda n, _: n > 8) == [n > 8]
+
+
+@pytest.mark.parametrize("n", [6, 7, 9])
+def test_also_where_bounds_do_not_tell(n, decide):
+    def forward(self, x):
+        return x * 2 if x.shape[0] % 3 == 0 else x + 1
+
+    assert decide(forward, (n, 4), by=lambda n, _: n % 3 == 0) == [n % 3 == 0]
+
+
+@pytest.mark.parametrize("length", [5, 600])
+def test_also_for_sizes_that_are_no_batch_size(length, decide):
+    def forward(self, x):
+        return x * 2 if x.shape[1] > 8 else x + 1
+
+    assert decide(forward, (3, length), by=lambda _, length: length > 8, dims=(0, 1)) == [length > 8]
+
+
+def test_also_for_sizes_taken_together(decide):
+    def forward(self, x):
+        return x * 2 if x.shape[0] * x.shape[1] > 2000 else x + 1
+
+    def by(n, length):
+        return n * length > 2000
+
+    assert decide(forward, (3, 700), by=by, dims=(0, 1)) == [True]
+    assert decide(forward, (3, 70), by=by, dims=(0, 1)) == [False]
+
+
+def test_a_range_that_the_model_can_not_serve_is_not_compiled():
+    @support_torch_compile(dynamic_arg_dims={"x": 0})
+    class Positions(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("table", torch.randn(64, 8))
+
+        def forward(self, x):
+            return x + self.table[: x.shape[0]]
+
+    with use_config(eager(compile_ranges=[(1, 16), (17, 64)])):
+        model = Positions()
+    with Heard() as heard:
+        compare(model, 20, 5, 1, 64)
+    assert [event.range for event in heard.of(PieceCompiled)] == ["1-16", "17-64"]
