@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from compdbg.events.base import Event, Where
 from compdbg.events.fusion import PatternPass
-from compdbg.events.graphs import PassRun
+from compdbg.events.graphs import CloneKept, CloneRemoved, EffectRemoved, PassRun
 
 
 class FactorChange(Struct, frozen=True, kw_only=True):
@@ -54,6 +54,9 @@ class CachedWork(Event, frozen=True):
     passes: list[PassRun] = []
     patterns: list[PatternPass] = []
     compile_id: str | None = None
+    copies: list[CloneKept] = []
+    lost: list[EffectRemoved] = []
+    dropped: list[CloneRemoved] = []
 
 
 class CacheProblem(Event, frozen=True):

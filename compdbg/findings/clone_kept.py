@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from compdbg.findings.base import Cost, Finding
 from compdbg.findings.words import at, counted, listed
+from compdbg.model.cached_copies import REASON
 from compdbg.model.mutation import KeptCopies
 from compdbg.model.run import Run
 
@@ -21,7 +22,7 @@ def clone_kept(run: Run) -> Iterator[Finding]:
 
 
 def _finding(kept: KeptCopies) -> Finding:
-    arguments = listed([f"`{argument}`" for argument in kept.arguments])
+    arguments = listed([name if " " in name else f"`{name}`" for name in kept.arguments])
     copied = "copied, and copied back," if kept.input else "copied"
     return Finding(
         code="clone-kept",
@@ -50,7 +51,7 @@ def _finding(kept: KeptCopies) -> Finding:
 
 
 def _advice(kept: KeptCopies) -> str:
-    if _SHARED in kept.reason:
+    if _SHARED in kept.reason or kept.reason == REASON:
         return (
             "Pass the tensor that both are views of as one argument, and take the views inside the "
             "compiled function; or give each its own allocation."

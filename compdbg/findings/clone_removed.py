@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from compdbg.events import CloneRemoved, Header
+from compdbg.events import CloneRemoved
 from compdbg.findings.base import Cost, Finding
 from compdbg.findings.words import at, listed
 from compdbg.model.run import Run
 
 
 def clone_removed(run: Run) -> Iterator[Finding]:
-    groups: dict[tuple[str, str], list[tuple[Header, CloneRemoved]]] = defaultdict(list)
-    for header, event in run.log.of(CloneRemoved):
-        groups[event.pass_name, event.op].append((header, event))
+    groups: dict[tuple[str, str], list[tuple[str, CloneRemoved]]] = defaultdict(list)
+    for id, event in run.dropped_copies:
+        groups[event.pass_name, event.op].append((id, event))
     for (pass_name, op), found in groups.items():
         yield _finding(pass_name, op, found)
 
 
-def _finding(pass_name: str, op: str, found: list[tuple[Header, CloneRemoved]]) -> Finding:
+def _finding(pass_name: str, op: str, found: list[tuple[str, CloneRemoved]]) -> Finding:
     event = found[0][1]
     where = next((e.where for _, e in found if e.where is not None), None)
     read_at = next((e.read_at for _, e in found if e.read_at is not None), None)
@@ -40,8 +40,8 @@ def _finding(pass_name: str, op: str, found: list[tuple[Header, CloneRemoved]]) 
             "into the op in place only where nobody reads the old value."
         ),
         where=where,
-        evidence=[header.id for header, _ in found],
-        explains=[header.id for header, _ in found],
+        evidence=[id for id, _ in found],
+        explains=[id for id, _ in found],
         cost=Cost(results="wrong"),
         data={
             "pass": pass_name,

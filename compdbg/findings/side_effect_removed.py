@@ -5,26 +5,26 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from compdbg.events import EffectRemoved, Header, PassRun
 from compdbg.findings.base import Cost, Finding
 from compdbg.findings.words import at, counted, listed
+from compdbg.model.mutation import LostWrite
 from compdbg.model.run import Run
 
 
 def side_effect_removed(run: Run) -> Iterator[Finding]:
     """One finding a pass and op: every layer of a model loses the same write."""
-    groups: dict[tuple[str, str], list[tuple[Header, EffectRemoved]]] = defaultdict(list)
-    for header, event in run.log.of(EffectRemoved):
-        groups[event.pass_name, event.op].append((header, event))
+    groups: dict[tuple[str, str], list[LostWrite]] = defaultdict(list)
+    for lost in run.lost_writes:
+        groups[lost.event.pass_name, lost.event.op].append(lost)
     for (pass_name, op), found in groups.items():
-        yield _finding(run, pass_name, op, found)
+        yield _finding(pass_name, op, found)
 
 
-def _finding(run: Run, pass_name: str, op: str, found: list[tuple[Header, EffectRemoved]]) -> Finding:
-    passed = _pass(run, found[0][0])
-    where = next((event.where for _, event in found if event.where is not None), None)
-    graphs = sorted({event.graph for _, event in found})
-    nodes = list(dict.fromkeys(event.node for _, event in found))
+def _finding(pass_name: str, op: str, found: list[LostWrite]) -> Finding:
+    passed = found[0].passed
+    where = next((lost.event.where for lost in found if lost.event.where is not None), None)
+    graphs = sorted({lost.event.graph for lost in found})
+    nodes = list(dict.fromkeys(lost.event.node for lost in found))
     named = f"{pass_name} ({passed.slot})" if passed is not None and passed.slot else pass_name
     defined = f" The pass is defined at {at(passed.where)}." if passed is not None and passed.where else ""
     return Finding(
@@ -43,8 +43,8 @@ def _finding(run: Run, pass_name: str, op: str, found: list[tuple[Header, Effect
             "the mutation in mutates_args so that it can't."
         ),
         where=where,
-        evidence=[header.id for header, _ in found],
-        explains=[header.id for header, _ in found],
+        evidence=[lost.id for lost in found],
+        explains=[lost.id for lost in found],
         cost=Cost(results="wrong"),
         data={
             "pass": pass_name,
@@ -55,9 +55,3 @@ def _finding(run: Run, pass_name: str, op: str, found: list[tuple[Header, Effect
         },
         subject=f"{pass_name} {op}",
     )
-
-
-def _pass(run: Run, header: Header) -> PassRun | None:
-    """The pass in whose record the event stands."""
-    record = run.log.by_id.get(f"{header.process}:{header.parent}")
-    return record.event if record is not None and isinstance(record.event, PassRun) else None

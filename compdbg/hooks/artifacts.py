@@ -1,7 +1,8 @@
 """How an artifact was made, kept until it is stored under its cache key, and found again on a hit.
 
 On a hit no pass runs and nothing is matched. What the run that filled the cache saw is the only
-answer then: its passes that did something, and its pattern-matcher passes with their counts.
+answer then: its passes that did something, its pattern-matcher passes with their counts, the
+copies that were kept and the writes that were lost.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from collections import defaultdict
 import msgspec
 from msgspec import Struct
 
-from compdbg.events import PassRun, PatternPass
+from compdbg.events import CloneKept, CloneRemoved, EffectRemoved, PassRun, PatternPass
+
+Noted = PassRun | PatternPass | CloneKept | EffectRemoved | CloneRemoved
 
 GRAPHS = 64
 """Graphs for which work is kept in this process, at most."""
@@ -22,12 +25,15 @@ EVENTS = 400
 class Work(Struct, frozen=True, omit_defaults=True):
     passes: list[PassRun] = []
     patterns: list[PatternPass] = []
+    copies: list[CloneKept] = []
+    lost: list[EffectRemoved] = []
+    dropped: list[CloneRemoved] = []
 
 
-_noted: dict[str, list[PassRun | PatternPass]] = defaultdict(list)
+_noted: dict[str, list[Noted]] = defaultdict(list)
 
 
-def note(event: PassRun | PatternPass) -> None:
+def note(event: Noted) -> None:
     """An event that says how the graph that is being compiled was made."""
     if isinstance(event, PassRun):
         if not event.changed and not event.custom and event.disabled_by is None:
@@ -55,6 +61,9 @@ def take(graph: str) -> bytes:
     work = Work(
         passes=[e for e in events if isinstance(e, PassRun)],
         patterns=[e for e in events if isinstance(e, PatternPass)],
+        copies=[e for e in events if isinstance(e, CloneKept)],
+        lost=[e for e in events if isinstance(e, EffectRemoved)],
+        dropped=[e for e in events if isinstance(e, CloneRemoved)],
     )
     return zlib.compress(msgspec.json.encode(work, enc_hook=str), 1)
 

@@ -105,6 +105,9 @@ def record_hit(found: Found, size: int | None = None) -> None:
             made=known.made,
             passes=work.passes,
             patterns=work.patterns,
+            copies=work.copies,
+            lost=work.lost,
+            dropped=work.dropped,
             compile_id=compile_id(),
         )
         probe.emit(event)

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from compdbg import probe
 from compdbg.events import CloneKept
+from compdbg.hooks import artifacts
 from compdbg.hooks.aliases import bases_of, origin, readers, root
 from compdbg.hooks.base import Hook, Part, Patches, Target, contained
 from compdbg.hooks.current import compile_id, graph_base, graph_name
@@ -115,6 +116,7 @@ def _report(graph: Any) -> None:
             input=is_input(memory),
         )
         probe.emit(event)
+        artifacts.note(event)
 
 
 def _scatters() -> Any:

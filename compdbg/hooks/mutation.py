@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from compdbg import probe
 from compdbg.events import CloneRemoved, EffectRemoved, Where
+from compdbg.hooks import artifacts
 from compdbg.hooks.aliases import readers, root
 from compdbg.hooks.current import compile_id
 from compdbg.hooks.effects import COPY, Effect, effects_of, is_input
@@ -70,6 +71,7 @@ def _report_lost(effect: Effect, place: Place) -> None:
         compile_id=compile_id(),
     )
     probe.emit(event)
+    artifacts.note(event)
 
 
 def _report_late(late: Late, place: Place) -> None:
@@ -84,6 +86,7 @@ def _report_late(late: Late, place: Place) -> None:
         read_at=next((w for reader in late.readers if (w := of_node(reader))), None),
     )
     probe.emit(event)
+    artifacts.note(event)
 
 
 def _where(effect: Effect) -> Where | None:

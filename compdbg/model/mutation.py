@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from compdbg.events import CloneKept, Header, Where
+from compdbg.events import (
+    CachedWork,
+    CloneKept,
+    CloneRemoved,
+    EffectRemoved,
+    Graph,
+    Header,
+    PassRun,
+    Where,
+)
+from compdbg.model.cached_copies import REASON, copies_in
 from compdbg.store.reader import Log
 
 INPUT_BYTES = 1024
@@ -37,10 +48,80 @@ class KeptCopies(Struct, frozen=True, kw_only=True):
 
 def build_kept_copies(log: Log) -> list[KeptCopies]:
     groups: dict[tuple[str, str, str], list[tuple[Header, CloneKept]]] = defaultdict(list)
-    for header, event in log.of(CloneKept):
+    for header, event in (*log.of(CloneKept), *_of_cached_work(log), *_in_cached_graphs(log)):
         place = f"{event.where.file}:{event.where.function}" if event.where else ""
         groups[event.op, place, _kind(event.reason)].append((header, event))
     return [_together(found) for found in groups.values()]
+
+
+def _of_cached_work(log: Log) -> Iterator[tuple[Header, CloneKept]]:
+    """What the run that filled the cache saw."""
+    for header, work in log.of(CachedWork):
+        for event in work.copies:
+            yield header, replace(event, graph=work.graph, compile_id=work.compile_id)
+
+
+def _in_cached_graphs(log: Log) -> Iterator[tuple[Header, CloneKept]]:
+    """What the text of a graph shows whose making nobody recorded."""
+    recorded = {(header.process, work.graph) for header, work in log.of(CachedWork)}
+    for header, graph in log.of(Graph):
+        if not graph.cached or (header.process, graph.graph) in recorded:
+            continue
+        for copy in copies_in(log.text(graph.text) or ""):
+            event = CloneKept(
+                graph=graph.graph,
+                op=copy.op,
+                argument=copy.argument,
+                base=copy.base,
+                bytes=copy.bytes,
+                reason=REASON,
+                where=copy.where,
+                compile_id=graph.compile_id,
+                input=True,
+            )
+            yield header, event
+
+
+class LostWrite(Struct, frozen=True, kw_only=True):
+    """A write that a pass took out, in this run or in the one that filled the cache."""
+
+    event: EffectRemoved
+    passed: PassRun | None
+    id: str
+
+
+def build_lost_writes(log: Log) -> list[LostWrite]:
+    seen = [
+        LostWrite(event=event, passed=_pass_around(log, header), id=header.id)
+        for header, event in log.of(EffectRemoved)
+    ]
+    cached = [
+        LostWrite(
+            event=replace(event, graph=work.graph),
+            passed=next((p for p in work.passes if p.pass_name == event.pass_name), None),
+            id=header.id,
+        )
+        for header, work in log.of(CachedWork)
+        for event in work.lost
+    ]
+    return seen + cached
+
+
+def _pass_around(log: Log, header: Header) -> PassRun | None:
+    """The pass in whose record an event stands."""
+    record = log.by_id.get(f"{header.process}:{header.parent}")
+    return record.event if record is not None and isinstance(record.event, PassRun) else None
+
+
+def build_dropped_copies(log: Log) -> list[tuple[str, CloneRemoved]]:
+    """Event id and copy that mattered, dropped in this run or in the one that filled the cache."""
+    seen = [(header.id, event) for header, event in log.of(CloneRemoved)]
+    cached = [
+        (header.id, replace(event, graph=work.graph))
+        for header, work in log.of(CachedWork)
+        for event in work.dropped
+    ]
+    return seen + cached
 
 
 def _kind(reason: str) -> str:

@@ -6,13 +6,20 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from compdbg.events import CloneRemoved
 from compdbg.model.caches import Lookup, Problem, build_cache_problems, build_lookups
 from compdbg.model.frames import Frames, build_frames
 from compdbg.model.fusion import Fusion
 from compdbg.model.graphs import GraphStage, build_graphs
 from compdbg.model.guards import Entry, Violated, build_entries, build_violated
 from compdbg.model.health import Health, build_health
-from compdbg.model.mutation import KeptCopies, build_kept_copies
+from compdbg.model.mutation import (
+    KeptCopies,
+    LostWrite,
+    build_dropped_copies,
+    build_kept_copies,
+    build_lost_writes,
+)
 from compdbg.model.passes import Pass, build_passes
 from compdbg.model.pipeline import (
     ServedSize,
@@ -92,6 +99,14 @@ class Run:
     @cached_property
     def kept_copies(self) -> list[KeptCopies]:
         return build_kept_copies(self.log)
+
+    @cached_property
+    def lost_writes(self) -> list[LostWrite]:
+        return build_lost_writes(self.log)
+
+    @cached_property
+    def dropped_copies(self) -> list[tuple[str, CloneRemoved]]:
+        return build_dropped_copies(self.log)
 
     @cached_property
     def lookups(self) -> list[Lookup]:

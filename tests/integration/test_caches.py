@@ -25,6 +25,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning:torch"),
     pytest.mark.filterwarnings("ignore:dynamo_pgo force disabled"),
 ]
+KV = "(Tensor x, Tensor(a!) k, Tensor(b!) v) -> ()"
 X, W = torch.ones(4, 8), torch.ones(8, 8)
 
 
@@ -294,6 +295,35 @@ class TestWhatIsKeptOfKeys:
             text = run.log.text(lookup.factors) or ""
             assert "inductor_config" in text
             assert "def forward" not in text
+
+
+@torch.library.custom_op("caches::write_kv", mutates_args=("k", "v"), schema=KV)
+def write_kv(x: Any, k: Any, v: Any) -> None:
+    k[0].copy_(x)
+    v[0].copy_(x)
+
+
+def step(x: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    torch.ops.caches.write_kv(x, k, v)
+    return x + k[0] + v[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recorded", [True, False], ids=["recorded", "unrecorded"])
+def test_a_copy_that_is_kept_is_known_of_a_warm_start_too(start: Any, recorded: bool) -> None:
+    import shutil
+
+    pool = torch.zeros(2, 1000, 4)
+    arguments = (step, torch.ones(4), pool[0], pool[1])
+    start(*arguments)
+    if not recorded:
+        shutil.rmtree(cachekeys.home())
+    warm = start(*arguments)
+    assert results(warm) == {"aot": "hit", "fx": "hit"}
+    (finding,) = found(warm, "clone-kept")
+    assert finding.data["bytes"] == 32000
+    assert finding.where is not None
+    assert finding.where.function == "step"
 
 
 def test_a_row_of_the_view_has_the_keys_of_the_contract(start: Any) -> None:
