@@ -46,6 +46,14 @@ class Recorded:
         return [f.code for f in self.findings if f.severity != "info"]
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _own_cache_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What we keep of cache keys goes to a folder of the test run, never to the user's."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache-home")))
+        yield
+
+
 @pytest.fixture
 def run_recorded(tmp_path: Path) -> Callable[..., Recorded]:
     """Runs a script (a path, or source text) under `compdbg run` in a process of its own."""
