@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import signal
 import threading
 from types import TracebackType
 
@@ -19,7 +20,7 @@ def deliver_again(error: BaseException) -> bool:
         return False
     main = threading.current_thread() is threading.main_thread()
     if isinstance(error, KeyboardInterrupt) and main:
-        _thread.start_new_thread(_thread.interrupt_main, ())
+        _thread.start_new_thread(signal.pthread_kill, (threading.get_ident(), signal.SIGINT))
     else:
         _thread.start_new_thread(_raise_in, (threading.get_ident(), type(error)))
     return True

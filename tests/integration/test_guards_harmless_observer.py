@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import signal
 import threading
+import time
 import weakref
 
 import pytest
@@ -64,7 +65,8 @@ def test_inputs_of_a_violating_call_are_freed(record_here):
         assert alive(reference) == [False]
 
 
-def test_a_module_and_its_weights_are_freed_with_their_entry(record_here):
+@pytest.mark.parametrize("dropped", [True, False])
+def test_a_module_and_its_weights_are_freed_with_their_entry(record_here, dropped):
     class Scaled(nn.Module):
         def __init__(self):
             super().__init__()
@@ -75,7 +77,7 @@ def test_a_module_and_its_weights_are_freed_with_their_entry(record_here):
 
     with record_here():
         module = Scaled()
-        step = compiled(module)
+        step = compiled(module) if dropped else torch.compile(module, backend="eager")
         step(torch.ones(2, 3))
         module.k = 3
         step(torch.ones(2, 3))
@@ -181,7 +183,9 @@ def test_an_exception_of_a_signal_handler_reaches_the_program(record_here, monke
             monkeypatch.setattr(audit_module.Audit, "check", interrupted)
             with pytest.raises(kind):
                 step(ONES)
-                threading.Event().wait(20)
+                deadline = time.monotonic() + 20
+                while time.monotonic() < deadline:
+                    pass
     finally:
         signal.signal(signal.SIGUSR1, before)
     assert recorded.load().log.of(HookError) == []
@@ -244,6 +248,21 @@ def test_audit_off_records_guards_and_checks_none(record_here):
     assert (entry.audit, len(entry.dropped)) == ("not-audited", len(entry.guards))
     assert "audit off" in entry.audit_reason
     assert run.log.of(FrameCalls)[-1][1].calls == 2
+
+
+def test_no_audit_where_torch_builds_its_guards_another_way(record_here, monkeypatch):
+    """With a filter this torch builds twice, and the first tree is free for us; another may not."""
+    monkeypatch.setattr("compdbg.hooks.guards._builds_twice", lambda init: False)
+    with record_here() as recorded:
+        step = compiled(multiply)
+        step(ONES)
+        SETTING["k"] = 3.0
+        step(ONES)
+    run = recorded.load()
+    assert violations(run) == []
+    (entry,) = run.entries
+    assert "another way" in entry.audit_reason
+    assert {guard.kept for guard in entry.guards} == {False}
 
 
 def test_an_audit_of_all_calls_counts_each(record_here):
