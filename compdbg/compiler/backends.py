@@ -20,7 +20,8 @@ from compdbg.compiler.compiled_model import CompiledModel
 from compdbg.compiler.compiler_manager import CompilerManager
 from compdbg.compiler.config import CompilationConfig
 from compdbg.compiler.guard_data import Condition, shape_conditions
-from compdbg.compiler.pieces import Piece, Split, boundaries, split_graph
+from compdbg.compiler.piece_guards import Applies, conditions
+from compdbg.compiler.pieces import Piece, Split, boundaries, split_graph, symbols_of
 from compdbg.compiler.piecewise_backend import Compiled, PiecewiseBackend
 from compdbg.compiler.ranges import STATIC, Range, compile_ranges
 from compdbg.compiler.spec_of import FirstDim, batch_symbols, is_static, spec_of
@@ -51,7 +52,7 @@ class Backend:
         self.manager = CompilerManager(name, config, what or name)
         self.result: CompiledModel | None = None
         self.shapes: list[Condition] = []
-        """Guards on sizes that the trace added."""
+        """Guards on sizes: those that the trace added, then those of the compiles of pieces."""
 
     def __call__(self, module: fx.GraphModule, example_inputs: Sequence[Any]) -> CompiledModel:
         graph = module.graph
@@ -76,6 +77,8 @@ class Backend:
             for report, piece in zip(reports, split.pieces, strict=True):
                 text = probe.payload(piece.module.graph.python_code("self").src) if probe.active() else None
                 probe.emit(msgspec.structs.replace(report, text=text))
+        if environment is not None:
+            self.shapes += self._piece_conditions(found, compiled, environment)
         self.result = CompiledModel(
             self.name, self.config, split, compiled, spec, static, self.manager.statics
         )
@@ -108,6 +111,20 @@ class Backend:
 
     def _fits(self, versions: Mapping[Range, Compiled], constants: tuple[int, ...]) -> bool:
         return all(compiled.holds_for(constants) for compiled in versions.values())
+
+    def _piece_conditions(
+        self, found: Sequence[Family], compiled: Mapping[str, PiecewiseBackend], environment: ShapeEnv
+    ) -> list[Condition]:
+        """What compiling the pieces came to assume about sizes, each once."""
+        added: dict[str, Condition] = {}
+        for head in (family.head for family in found):
+            versions = compiled[head.name].versions
+            others = tuple(each.low for each in versions if each.is_single and each != STATIC)
+            for each, version in versions.items():
+                applies = Applies(each, others, tuple(self.config.cudagraph_capture_sizes or ()))
+                some = conditions(version.guards, symbols_of(head), environment, applies)
+                added.update((condition.text, condition) for condition in some)
+        return list(added.values())
 
     def _check_names(self, graph: fx.Graph) -> None:
         """Say which splitting operators do not occur; the usual cause is a name's spelling."""

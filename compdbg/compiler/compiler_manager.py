@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
 import time
-import weakref
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,7 +10,7 @@ import msgspec
 
 from compdbg import probe
 from compdbg.compiler import kernels
-from compdbg.compiler.cache_entry import Entry, digest, key_of
+from compdbg.compiler.cache_entry import digest, key_of
 from compdbg.compiler.cache_factors import (
     config_factors,
     environment_factors,
@@ -21,21 +19,23 @@ from compdbg.compiler.cache_factors import (
     state_factors,
     torch_config_factors,
 )
-from compdbg.compiler.caching import Cache, Place
+from compdbg.compiler.caching import Place
 from compdbg.compiler.compiler_interface import CompilerInterface, Runnable, make_compiler
 from compdbg.compiler.config import CompilationConfig
 from compdbg.compiler.dump import dump_of
 from compdbg.compiler.partitions import Statics, capturing_parts, partition_options
 from compdbg.compiler.passes.inductor_pass import get_pass_context, pass_context
 from compdbg.compiler.passes.pass_manager import PostGradPassManager
+from compdbg.compiler.piece_cache import PieceCache
+from compdbg.compiler.piece_guards import added_guards, holds_at
 from compdbg.compiler.pieces import Piece, symbols_of
 from compdbg.compiler.piecewise_backend import Compiled
 from compdbg.compiler.ranges import Range
 from compdbg.compiler.refake import Ready, made_ready
 from compdbg.compiler.traced_sizes import TracedSizes
 from compdbg.compiler.twins import Family, assumptions, holds, lift
-from compdbg.compiler.work_record import WorkRecord, recording
-from compdbg.events import CacheLookup, PieceCompiled
+from compdbg.compiler.work_record import recording
+from compdbg.events import PieceCompiled
 
 _PIECE_CONFIG = (
     "backend",
@@ -45,14 +45,6 @@ _PIECE_CONFIG = (
     "inductor_compile_config",
 )
 """What of the configuration decides how one piece is compiled; the rest only decides which pieces."""
-
-
-_in_process: weakref.WeakValueDictionary[str, Compiled] = weakref.WeakValueDictionary()
-
-
-def forget() -> None:
-    """Compile anew what this process has compiled: for tests, and after a change that no factor tells."""
-    _in_process.clear()
 
 
 class CompilerManager:
@@ -65,9 +57,9 @@ class CompilerManager:
         self.compiler: CompilerInterface = make_compiler(config)
         self.pass_manager = PostGradPassManager()
         self.pass_manager.configure(config)
-        self.cache = Cache(config, "pieces", "ours")
-        self.compiler.keeps = not self.cache.disabled
         self.statics = Statics()
+        self.cache = PieceCache(graph, config, self.compiler, self.statics)
+        self.compiler.keeps = not self.cache.disk.disabled
         self._factors: dict[str, str] | None = None
 
     def compile(self, family: Family, traced: TracedSizes, compile_range: Range) -> Compiled:
@@ -78,13 +70,22 @@ class CompilerManager:
         dump = dump_of(self.config, self.graph).at(family.head.name, str(compile_range))
         with probe.compiling_graph(name), pass_context(compile_range, key_of(factors), dump):
             place = Place(name, str(compile_range), family.head.name)
-            compiled = self._known(factors, place) or self._loaded(factors, place, family)
+            compiled = self.cache.find(factors, place, family)
             reused = compiled is not None
             if compiled is None:
                 compiled = self._fresh(family, traced, compile_range, factors)
-        _in_process[compiled.key] = compiled
+        self.cache.remember(compiled)
+        if self._is_wrong_for_first_call(compiled, traced, compile_range):
+            return self.compile(family, msgspec.structs.replace(traced, prefer_first=True), compile_range)
         self._report(family.head, compile_range, started, reused=reused)
         return compiled
+
+    def _is_wrong_for_first_call(self, compiled: Compiled, traced: TracedSizes, compile_range: Range) -> bool:
+        """Whether the compile assumed something that is not so for the size that was traced."""
+        first = traced.first_batch
+        if first is None or first not in compile_range or traced.prefer_first:
+            return False
+        return not holds_at(compiled.guards, first)
 
     def reuse(self, piece: Piece, versions: Mapping[Range, Compiled]) -> None:
         """Say that a twin's versions serve this piece."""
@@ -113,56 +114,6 @@ class CompilerManager:
             "sizes": traced.text(symbols_of(family.head), compile_range),
         }
 
-    def _known(self, factors: dict[str, str], place: Place) -> Compiled | None:
-        if self.config.use_inductor_graph_partition:
-            return None  # its parts hold captures of one model
-        known = _in_process.get(key_of(factors))
-        if known is not None:
-            reason = "an equal piece was compiled before in this process"
-            probe.emit(
-                CacheLookup(
-                    layer="twin",
-                    result="hit",
-                    key=known.key,
-                    graph=place.graph,
-                    range=place.range,
-                    reason=reason,
-                )
-            )
-        return known
-
-    def _loaded(self, factors: dict[str, str], place: Place, family: Family) -> Compiled | None:
-        if not family.stable:
-            return None
-        started = time.perf_counter()
-        entry = self.cache.look_up(factors, place)
-        if entry is None:
-            return None
-        good_for = entry.about.get("good_for")
-        allowed = None if good_for is None else tuple(tuple(values) for values in good_for)
-        if allowed is not None and family.constants_of(0) not in allowed:
-            reason = f"compiled for twins with the constants {good_for}"
-            self.cache.reject(entry.key, place, "miss", reason)
-            return None
-        libraries = pickle.loads(entry.sections["libraries"])
-        try:
-            with kernels.giving(libraries), capturing_parts(self.graph, self.config, self.statics):
-                runnable = self.compiler.load(entry.sections["artifact"])
-        except Exception as error:
-            self.cache.reject(entry.key, place, "stale", f"loading failed: {type(error).__name__}: {error}")
-            return None
-        self.cache.hit(entry, place, started)
-        record = msgspec.convert(entry.about["record"], WorkRecord)
-        record.emit("ours", entry.key, place.graph, entry.made)
-        return Compiled(
-            key=key_of(factors),
-            runnable=runnable,
-            good_for=allowed,
-            saved=entry.sections["artifact"],
-            libraries=libraries,
-            record=record,
-        )
-
     def _fresh(
         self,
         family: Family,
@@ -183,6 +134,7 @@ class CompilerManager:
             key=key_of(factors),
             runnable=runnable,
             good_for=good_for,
+            guards=added_guards(ready, symbols_of(piece), traced, compile_range),
             saved=self._save(runnable),
             libraries=keeper.libraries(),
             record=recorded.finish(),
@@ -191,8 +143,7 @@ class CompilerManager:
         if recorded.code:
             readable["inductor_code.py"] = recorded.code
         get_pass_context().dump.write(readable)
-        if compiled.saved is not None and family.stable:
-            self._store(compiled, factors, family, readable)
+        self.cache.store(compiled, factors, family, readable)
         return compiled
 
     def _compile(self, ready: Ready, what: str) -> Runnable:
@@ -204,25 +155,13 @@ class CompilerManager:
             raise
 
     def _save(self, runnable: Runnable) -> bytes | None:
-        if self.cache.disabled:
+        if self.cache.disk.disabled:
             return None
         try:
             return self.compiler.save(runnable)
         except Exception as error:
-            self.cache.problem(f"a piece can't be kept: {type(error).__name__}: {error}")
+            self.cache.disk.problem(f"a piece can't be kept: {type(error).__name__}: {error}")
             return None
-
-    def _store(
-        self, compiled: Compiled, factors: dict[str, str], family: Family, readable: dict[str, str]
-    ) -> None:
-        entry = Entry(
-            key=key_of(factors),
-            factors=factors,
-            about={"good_for": compiled.good_for, "record": msgspec.to_builtins(compiled.record)},
-            sections={"artifact": compiled.saved or b"", "libraries": pickle.dumps(compiled.libraries)},
-        )
-        about = {"piece.txt": family.text(), "record.json": msgspec.json.encode(compiled.record).decode()}
-        self.cache.store(entry, {**about, **readable})
 
     def _options(self) -> dict[str, Any]:
         if not self.compiler.uses_inductor:

@@ -7,8 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from compdbg import probe
+from compdbg.compiler.guard_audit import PIECES, DataAudit
+from compdbg.compiler.guard_check import Checker, Violation
 from compdbg.compiler.guard_data import GuardRecord
-from compdbg.compiler.warm_audit import WarmAudit
+from compdbg.events.guards import LOADED
 
 
 class ShapeGuardError(RuntimeError):
@@ -21,23 +23,31 @@ def kept_guards(entries: Sequence[Any], *, evaluate: bool) -> list[bool]:
 
 
 def guard_check(
-    compiled: Any, function: Callable[..., Any], *, evaluate: bool, kept: GuardRecord | None
+    compiled: Any, function: Callable[..., Any], *, evaluate: bool, known: GuardRecord, loaded: bool
 ) -> Callable[..., None] | None:
     """What a call does before it runs: nothing, unless guards are evaluated or a run is recorded.
 
     A recorded run's hooks audit dropped guards from within torch's own check of the (empty) guards
-    that were left, so that check has to be made. A model from the cache, for which torch has none,
-    is audited by the guards `kept` with it.
+    that were left, so that check has to be made. Those that torch does not have are audited from
+    data: all of a model that was `loaded`, else those that compiling the pieces added.
     """
     recorded = probe.active()
     if not evaluate and not recorded:
         return None
     manager = compiled._artifacts.guard_manager
     locals_of = _locals_of(compiled, inspect.signature(function))
+    added = [condition for condition in known.conditions if condition.layer != "dynamo"]
+    from_data = known if loaded else GuardRecord(added)
     audit = None
-    if kept is not None and recorded and probe.audit() != "off":
-        every = probe.audit() == "all"
-        audit = WarmAudit(kept, function.__code__, function.__globals__, every_call=every)
+    if recorded and probe.audit() != "off" and (loaded or added):
+        audit = DataAudit(
+            from_data,
+            function.__code__,
+            function.__globals__,
+            compile_id=LOADED if loaded else PIECES,
+            every_call=probe.audit() == "all",
+        )
+    strict = Checker(added if evaluate else (), function.__globals__)
 
     def check(*args: Any, **kwargs: Any) -> None:
         found = locals_of(args, kwargs)
@@ -45,6 +55,8 @@ def guard_check(
             audit(found)
         if not manager.check(found) and evaluate:
             raise ShapeGuardError(_explained(manager, found))
+        for violation in strict.violations(found):
+            raise ShapeGuardError(_told(violation))
 
     return check
 
@@ -63,6 +75,14 @@ def _locals_of(
         return compiled.prepare_f_locals(*args, **kwargs)  # type: ignore[no-any-return]
 
     return locals_of
+
+
+def _told(violation: Violation) -> str:
+    condition = violation.condition
+    return (
+        f"this call violates what a piece was compiled for by {condition.layer}: {condition.spoken}, "
+        f"and {violation.seen}"
+    )
 
 
 def _explained(manager: Any, found: dict[str, Any]) -> str:

@@ -60,7 +60,7 @@ class Checker:
             for source in sources:
                 _parsed(source)
             if condition.operator == "shape":
-                _compiled(condition.value)
+                expression(condition.value)
         except CannotFollow:
             self.cannot_follow.append(condition)
         else:
@@ -73,7 +73,7 @@ def _seen(condition: Condition, walk: _Walk) -> str | None:
         if condition.operator == "shape":
             sizes = {symbol: walk.value(source) for symbol, source in condition.sizes.items()}
             told = ", ".join(f"{spoken(condition.sizes[symbol])} = {size}" for symbol, size in sizes.items())
-            return None if _compiled(condition.value)(sizes) else told
+            return None if expression(condition.value)(sizes) else told
         value = walk.value(condition.source)
     except Missing as missing:
         return str(missing)
@@ -229,7 +229,7 @@ Sizes = Mapping[str, int]
 
 
 @functools.lru_cache(maxsize=1 << 12)
-def _compiled(text: str) -> Callable[[Sizes], Any]:
+def expression(text: str) -> Callable[[Sizes], Any]:
     """An expression over sizes as a function of them. Raises CannotFollow."""
     try:
         return _expression(ast.parse(text, mode="eval").body)

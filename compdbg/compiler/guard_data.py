@@ -56,6 +56,8 @@ class Condition(Struct, frozen=True, kw_only=True, omit_defaults=True):
     guard: str = ""
     sizes: dict[str, str] = {}
     where: Where | None = None
+    layer: str = "dynamo"
+    """Who added it; what compiling a piece added is of `aot` or `inductor`."""
 
     @property
     def kind(self) -> str:
@@ -115,11 +117,15 @@ def spoken(source: str) -> str:
     return source.replace(".size()[", ".shape[")
 
 
+def sources_of_symbols(environment: Any) -> dict[str, str]:
+    """Where the size comes from that a symbol stands for, by the symbol's name."""
+    found = environment.var_to_sources.items()
+    return {str(symbol): _name_of(sources[0]) for symbol, sources in found if sources}
+
+
 def shape_conditions(environment: Any) -> list[Condition]:
     """The guards on sizes that tracing added, in terms of where the sizes come from."""
-    sources = {
-        str(symbol): _name_of(found[0]) for symbol, found in environment.var_to_sources.items() if found
-    }
+    sources = sources_of_symbols(environment)
     conditions = []
     for guard in environment.guards:
         symbols = [str(symbol) for symbol in guard.expr.free_symbols]

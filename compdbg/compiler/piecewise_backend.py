@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from compdbg.compiler.piece_guards import SizeGuard
 from compdbg.compiler.ranges import STATIC, Range
 from compdbg.compiler.work_record import WorkRecord
 
@@ -21,6 +22,8 @@ class Compiled(Struct, frozen=True, weakref=True, kw_only=True):
     runnable: Runnable
     good_for: tuple[tuple[int, ...], ...] | None = None
     """None: twins with any constants may use it; else those with these."""
+    guards: tuple[SizeGuard, ...] = ()
+    """What compiling it came to assume about sizes."""
     saved: bytes | None = None
     libraries: dict[str, bytes] = {}
     record: WorkRecord = WorkRecord()

@@ -34,6 +34,13 @@ class TracedSizes(Struct, frozen=True):
     first: dict[sympy.Symbol, int] = {}
     """Sizes while tracing; all guards hold for these."""
     guards: tuple[Any, ...] = ()
+    prefer_first: bool = False
+    """Take the size while tracing as the hint, although others would do."""
+
+    @property
+    def first_batch(self) -> int | None:
+        """The batch size while tracing."""
+        return next((self.first[s] for s in sorted(self.batch, key=str) if s in self.first), None)
 
     def bounds_of(self, symbol: sympy.Symbol) -> Range:
         """The sizes of one symbol for which the trace is good."""
@@ -61,7 +68,7 @@ class TracedSizes(Struct, frozen=True):
         usual = max(2, min(DEFAULT_HINT, within.high)) if within.low <= DEFAULT_HINT else within.low
         first = [size for s in symbols if (size := self.first.get(s, 0)) in within and size > 1]
         nearby = range(max(2, within.low), min(within.low + _FURTHER, within.high) + 1)
-        candidates = [*first, usual, *nearby] if mixed else [usual, *first, *nearby]
+        candidates = [*first, usual, *nearby] if mixed or self.prefer_first else [usual, *first, *nearby]
 
         def is_good(size: int) -> bool:
             values = dict.fromkeys(symbols, sympy.Integer(size))

@@ -25,7 +25,7 @@ from compdbg.compiler.config import CompilationConfig, CompilationMode, CUDAGrap
 from compdbg.compiler.dropped_guards import guard_check, kept_guards
 from compdbg.compiler.dynamic_dims import DimSpec, dims_of, marked, tensors_in
 from compdbg.compiler.effective import emit_config, resolve
-from compdbg.compiler.guard_data import record_guards
+from compdbg.compiler.guard_data import GuardRecord, record_guards
 from compdbg.compiler.model_cache import ModelCache
 from compdbg.compiler.passes.pass_manager import available_passes
 from compdbg.compiler.spec_of import FirstDim
@@ -103,15 +103,16 @@ class TorchCompileWithNoGuardsWrapper:
         factors = cache.factors(instance, bound.arguments)
         found = cache.load(factors, bound.arguments)
         if found is None:
-            self.aot_compiled = self._trace(instance, bound.arguments, config, name, cache, factors)
+            self.aot_compiled, known = self._trace(instance, bound.arguments, config, name, cache, factors)
         else:
-            self.aot_compiled, self.loaded = found.function, True
+            self.aot_compiled, known, self.loaded = found.function, found.guards, True
         self.aot_compiled.disable_guard_check()
         self._check = guard_check(
             self.aot_compiled,
             self.function,
             evaluate=config.dynamic_shapes_config.evaluate_guards,
-            kept=None if found is None else found.guards,
+            known=known,
+            loaded=self.loaded,
         )
         what = "load" if self.loaded else "compile"
         elapsed = time.perf_counter() - started
@@ -126,7 +127,7 @@ class TorchCompileWithNoGuardsWrapper:
         name: str,
         cache: ModelCache,
         factors: dict[str, str],
-    ) -> Any:
+    ) -> tuple[Any, GuardRecord]:
         """Trace and compile; what can be kept is kept."""
         shapes = config.dynamic_shapes_config.type
         arguments = marked(real, self.dims, shapes)
@@ -149,8 +150,9 @@ class TorchCompileWithNoGuardsWrapper:
         if config.cudagraph_mode is not CUDAGraphMode.NONE:
             check_no_buffer_is_assigned(result, instance)
         assert backend.result is not None
-        cache.store(result, backend.result, record_guards(guards, backend.shapes), factors)
-        return result
+        known = record_guards(guards, backend.shapes)
+        cache.store(result, backend.result, known, factors)
+        return result, known
 
     def _graph_name(self) -> str:
         """The class's name, and a number from its second compiled instance on."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from compdbg.compiler.compiler_manager import forget
+from compdbg.compiler.piece_cache import forget
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 

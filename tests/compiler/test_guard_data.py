@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from compdbg.compiler import support_torch_compile, use_config
-from compdbg.compiler.compiler_manager import forget
+from compdbg.compiler.piece_cache import forget
 from compdbg.compiler.guard_check import CannotFollow, Checker, _parsed
 from compdbg.compiler.guard_data import Condition, spoken
 from compdbg.events import GuardAudit, Guards, GuardViolation

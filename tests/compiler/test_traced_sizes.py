@@ -6,9 +6,11 @@ import pytest
 import torch
 from torch import nn
 
+from compdbg import probe
 from compdbg.compiler import CompilationConfig, support_torch_compile, use_config
 from compdbg.compiler.compiler_interface import EagerAdaptor, register_compiler
-from compdbg.events import PieceCompiled
+from compdbg.compiler.dropped_guards import ShapeGuardError
+from compdbg.events import Guards, GuardViolation, PieceCompiled
 from tests.compiler.ops import compare, eager
 from tests.compiler.sized import Heard
 
@@ -102,3 +104,82 @@ def test_a_range_that_the_model_can_not_serve_is_not_compiled():
     with Heard() as heard:
         compare(model, 20, 5, 1, 64)
     assert [event.range for event in heard.of(PieceCompiled)] == ["1-16", "17-64"]
+
+
+class OnlyFours(EagerAdaptor):
+    """Compiles what is right for one kind of size only, as a lowering with a guard does."""
+
+    def compile(self, graph, example_inputs, options):
+        x = next(given for given in example_inputs if isinstance(given, torch.Tensor))
+        fours = bool(x.shape[0] % 4 == 0)
+        piece = super().compile(graph, example_inputs, options)
+        return lambda *inputs: [
+            out if fours == (out.shape[0] % 4 == 0) else out * 0 for out in piece(*inputs)
+        ]
+
+    def save(self, runnable):
+        return None
+
+
+def only_fours(first, **config):
+    register_compiler("only fours", lambda config: OnlyFours())
+
+    @support_torch_compile(dynamic_arg_dims={"x": 0})
+    class Model(nn.Module):
+        def forward(self, x):
+            return x + 1
+
+    with use_config(CompilationConfig(backend="only fours", **config)):
+        model = Model()
+    heard = Heard()
+    heard.__enter__()
+    compare(model, first)
+    return model, heard
+
+
+@pytest.mark.parametrize("first", [8, 7])
+def test_what_a_compiler_assumes_of_the_size_is_so_for_the_first_call(first):
+    only_fours(first)
+
+
+def test_and_is_a_dropped_guard_on_later_calls():
+    model, heard = only_fours(8)
+    compare(model, 12)
+    assert heard.of(GuardViolation) == []
+    model(torch.randn(5, 8))
+    (guards,) = (event for event in heard.of(Guards) if event.compile_id == "pieces")
+    (guard,) = guards.guards
+    assert (guard.type, guard.expr, guard.kept) == ("SHAPE_ENV", "Eq(Mod(L['x'].size()[0], 4), 0)", False)
+    (violation,) = heard.of(GuardViolation)
+    assert (violation.name, violation.seen, violation.effect) == ("x.shape[0]", "x.shape[0] = 5", "unknown")
+    probe.set_sink(None)
+
+
+def test_it_is_asked_of_the_sizes_of_its_range_alone():
+    model, heard = only_fours(8, compile_ranges=[(5, 9)], compile_sizes=[7])
+    texts = {guard.expr for event in heard.of(Guards) for guard in event.guards}
+    x = "L['x'].size()[0]"
+    assert texts == {
+        f"Or({x} > 4, Eq(Mod({x}, 4), 0))",
+        f"Or({x} < 5, {x} > 9, Eq({x}, 7), Eq(Mod({x}, 4), 0))",
+        f"Or({x} < 10, Eq(Mod({x}, 4), 0))",
+    }
+    model(torch.randn(7, 8))
+    model(torch.randn(9, 8))
+    assert [violation.seen for violation in heard.of(GuardViolation)] == ["x.shape[0] = 9"]
+    probe.set_sink(None)
+
+
+def test_it_is_not_asked_of_calls_that_are_padded_to_a_size_where_it_holds():
+    model, heard = only_fours(8, cudagraph_mode="PIECEWISE", cudagraph_capture_sizes=[4, 8, 16])
+    compare(model, 5, 3, 4)
+    model(torch.randn(17, 8))
+    assert [violation.seen for violation in heard.of(GuardViolation)] == ["x.shape[0] = 17"]
+    probe.set_sink(None)
+
+
+def test_evaluated_guards_raise_for_it_too():
+    model, _ = only_fours(8, dynamic_shapes_config={"evaluate_guards": True})
+    with pytest.raises(ShapeGuardError, match=r"Mod\(x.shape\[0\], 4\).*x.shape\[0\] = 5"):
+        model(torch.randn(5, 8))
+    probe.set_sink(None)

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from compdbg.compiler import support_torch_compile, use_config
-from compdbg.compiler.compiler_manager import forget
+from compdbg.compiler.piece_cache import forget
 from compdbg.events import CacheLookup, Piece, PieceCompiled
 from tests.compiler.ops import Block, compare, eager
 from tests.compiler.sized import Heard

@@ -1,7 +1,9 @@
-"""The audit of dropped guards on a warm start, from data: nothing was traced, so torch has no guards.
+"""The audit of dropped guards that torch does not have, from data.
 
-Constants, containers, types and sizes that were kept with the entry are checked against each
-audited call; what could not be kept is counted, and said in the event that lists the guards.
+On a warm start nothing was traced, and these are all guards: constants, containers, types and sizes
+that were kept with the entry are checked against each audited call; what could not be kept is
+counted, and said in the event that lists the guards. Of a model that was traced here, they are those
+on sizes that compiling its pieces added.
 """
 
 from __future__ import annotations
@@ -21,18 +23,27 @@ from compdbg.compiler.guard_data import Condition, GuardRecord, spoken
 from compdbg.events import Guard, GuardAudit, Guards, GuardViolation
 from compdbg.events.guards import LOADED
 
+PIECES = "pieces"
+"""Stands for a compile id, of guards that compiling the pieces of a model added."""
 FIRST_CALLS = 16
 """All of these are audited; then each power of two, and the first at each new size."""
 
 
-class WarmAudit:
-    """The audit of one loaded model."""
+class DataAudit:
+    """The audit of one model."""
 
     def __init__(
-        self, record: GuardRecord, code: CodeType, globals_: Mapping[str, Any], *, every_call: bool = False
+        self,
+        record: GuardRecord,
+        code: CodeType,
+        globals_: Mapping[str, Any],
+        *,
+        compile_id: str,
+        every_call: bool = False,
     ) -> None:
         self.frame = f"{code.co_filename}:{code.co_firstlineno}:{code.co_name}"
         self._checker = Checker(record.conditions, globals_)
+        self._compile_id = compile_id
         self._every_call = every_call
         self._calls = 0
         self._checked = 0
@@ -74,7 +85,7 @@ class WarmAudit:
         effect, why = _judged(condition, violation.seen)
         return GuardViolation(
             frame=self.frame,
-            compile_id=LOADED,
+            compile_id=self._compile_id,
             call=call,
             expr=condition.text,
             type=condition.guard,
@@ -93,13 +104,13 @@ class WarmAudit:
         missing = record.left_out | Counter(c.guard for c in self._checker.cannot_follow)
         known = len(self._checker.conditions)
         lacking = ", ".join(f"{count} {kind}" for kind, count in sorted(missing.items()))
-        reason = f"loaded from the cache: {known} guards are known as data" + (
-            f"; not audited: {lacking}" if lacking else ""
-        )
+        loaded = f"loaded from the cache: {known} guards are known as data"
+        reason = loaded if self._compile_id == LOADED else "added while pieces were compiled"
+        reason += f"; not audited: {lacking}" if lacking else ""
         return probe.emit(
             Guards(
                 frame=self.frame,
-                compile_id=LOADED,
+                compile_id=self._compile_id,
                 guards=[_guard(condition) for condition in record.conditions],
                 drop_requested=True,
                 audit="on" if self._every_call else "sampled",
@@ -118,7 +129,7 @@ class WarmAudit:
         probe.emit(
             GuardAudit(
                 frame=self.frame,
-                compile_id=LOADED,
+                compile_id=self._compile_id,
                 calls=self._calls,
                 checked=self._checked,
                 violations=dict(self._violated),
@@ -129,7 +140,7 @@ class WarmAudit:
         )
 
 
-_audits: weakref.WeakSet[WarmAudit] = weakref.WeakSet()
+_audits: weakref.WeakSet[DataAudit] = weakref.WeakSet()
 
 
 def _tally_all() -> None:
@@ -147,6 +158,7 @@ def _guard(condition: Condition) -> Guard:
         source=condition.source,
         where=condition.where,
         kept=False,
+        layer=condition.layer,
         dropped_by="compdbg.compiler",
         value=condition.value if isinstance(condition.value, (str, int)) else None,
     )
@@ -154,6 +166,8 @@ def _guard(condition: Condition) -> Guard:
 
 def _judged(condition: Condition, seen: str) -> tuple[str, str]:
     """Whether the violation changes results, as far as data can tell."""
+    if condition.layer != "dynamo":
+        return "unknown", f"{condition.layer} compiled a piece for other sizes"
     if condition.operator == "tensor" and seen.startswith("requires_grad"):
         return "same", "the graph was compiled for inference"
     if condition.operator in ("type", "is"):
