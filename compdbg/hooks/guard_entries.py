@@ -70,7 +70,7 @@ def _attach(guard: Check, of_short_form: Check, guard_manager: Any) -> None:
 
     An entry without any guard has no short form, and passes; with ours it must have one, to pass.
     """
-    root, short = guard_manager.root, guard_manager.diff_guard_root
+    root, short = guard_manager.root, getattr(guard_manager, "diff_guard_root", None)
     if short is None and not _has_guards(root):
         short = guard_manager.diff_guard_root = type(root)()
     root.add_epilogue_lambda_guard(guard, _NAME, None)
