@@ -128,7 +128,7 @@ def _state(row: GuardRow) -> str:
 def _line(entry: Entry) -> str:
     dropped = len(entry.dropped)
     text = f"{entry.compile_id} {PurePath(entry.frame).name}: {counted(len(entry.guards), 'guard')}"
-    if entry.compile_id == LOADED:
+    if entry.compile_id == LOADED and entry.audit == "not-audited":
         return f"{text} known, not audited: {entry.audit_reason}"
     if not dropped:
         return f"{text}, all kept"
