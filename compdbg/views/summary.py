@@ -64,5 +64,9 @@ def _end(source: Source) -> str:
     run = source.run.summary
     if not run.complete:
         return "still running, or the recorder was stopped"
-    how = f"by signal {run.signal}" if run.signal else f"with exit status {run.exit_status}"
-    return f"{how} after {duration(run.duration_s)}"
+    took = f"after {duration(run.duration_s)}"
+    if run.signal:
+        return f"by signal {run.signal} {took}"
+    if run.exit_status is None:
+        return f"{took}; nobody waited for its exit status"
+    return f"with exit status {run.exit_status} {took}"
