@@ -16,8 +16,8 @@ from torch import nn
 
 from compdbg.compiler import CompilationConfig, support_torch_compile, use_config
 from compdbg.compiler.cache_entry import Entry, Unusable, from_bytes, to_bytes
-from compdbg.compiler.piece_cache import forget
 from compdbg.compiler.passes.inductor_pass import InductorPass
+from compdbg.compiler.piece_cache import forget
 from compdbg.events import CachedWork, CacheLookup, CacheProblem, Piece, PieceCompiled
 from tests.compiler.ops import eager
 from tests.compiler.sized import Heard

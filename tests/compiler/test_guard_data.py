@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 from compdbg.compiler import support_torch_compile, use_config
-from compdbg.compiler.piece_cache import forget
 from compdbg.compiler.guard_check import CannotFollow, Checker, _parsed
 from compdbg.compiler.guard_data import Condition, spoken
+from compdbg.compiler.piece_cache import forget
 from compdbg.events import GuardAudit, Guards, GuardViolation
 from tests.compiler.ops import eager
 from tests.compiler.sized import Heard
