@@ -66,8 +66,13 @@ def watching(operations: bool = True) -> Iterator[list[Fault]]:
         yield faults
 
 
+_READS_CONDITION = ("cond", "while_loop")
+
+
 class _Watch(TorchDispatchMode):  # type: ignore[misc]
     """Sees the operators of a recorded call on the CPU, where nothing would fail by itself."""
+
+    supports_higher_order_operators = True
 
     def __init__(self, faults: list[Fault]) -> None:
         super().__init__()
@@ -83,6 +88,11 @@ class _Watch(TorchDispatchMode):  # type: ignore[misc]
         return True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if isinstance(func, torch._ops.HigherOrderOperator):
+            if func.name() in _READS_CONDITION:
+                why = "reads its condition back to the host"
+                self._faults.append(_fault("sync", f"{func.name()} {why}", op=func.name()))
+            return func(*args, **(kwargs or {}))
         why = _SYNCHRONISING.get(func)
         if why is None and func in (aten.index.Tensor, aten.index_put_.default, aten.index_put.default):
             why = _indexes_by_mask(args[1])

@@ -9,7 +9,7 @@ from torch import nn
 from compdbg.compiler import CompilationConfig, CUDAGraphMode, support_torch_compile, use_config
 from compdbg.compiler.buffer_writes import BufferAssignedError
 from compdbg.compiler.dropped_guards import ShapeGuardError
-from compdbg.events import ConfigValue, Decorated, PieceCompiled
+from compdbg.events import Capture, ConfigValue, Decorated, PieceCompiled
 from tests.compiler.ops import compare, eager
 from tests.compiler.sized import Heard
 
@@ -217,3 +217,23 @@ def test_threads_that_call_first_at_once_compile_once():
             thread.join()
     assert len(heard.of(PieceCompiled)) == 1
     assert all(torch.equal(result, results[0]) for result in results)
+
+
+def test_a_branch_inside_the_graph_runs_without_a_capture():
+    @support_torch_compile(dynamic_arg_dims={"x": 0})
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.gate = nn.Parameter(torch.ones(()))
+
+        def forward(self, x):
+            return torch.cond(self.gate > 0, torch.sin, torch.cos, (x,)) + 1
+
+    with use_config(eager(cudagraph_mode=CUDAGraphMode.PIECEWISE, cudagraph_capture_sizes=[4])):
+        model = Model()
+    with Heard() as heard:
+        compare(model, 4, 4, 3)
+        with torch.no_grad():
+            model.gate.neg_()
+        compare(model, 4, 3)
+    assert [(event.fault, event.op) for event in heard.of(Capture)] == [("sync", "cond")]
