@@ -117,7 +117,7 @@ def _install(owner: type, name: str, asked: Asked) -> None:
 
 def _compiled_method(name: str, asked: Asked) -> Callable[..., Any]:
     eager = asked.function
-    slot = f"_compdbg_compiled_{name}"
+    slot = f"_compdbg_compiled_{name}_{id(asked):x}"  # a base class may have a decorated method of this name
 
     @functools.wraps(eager)
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:

@@ -68,13 +68,15 @@ class _Writer:
 
     def __init__(self, chain: Chain) -> None:
         self._lines: list[str] = []
+        self._made = 0
         self._names: dict[str, Any] = {"copy_values": copy_values}
         self._value = {name: f"inputs[{i}]" for i, name in enumerate(chain.inputs)}
 
     def call(self, link: Link, piece: Callable[..., Any]) -> None:
         """A piece that runs as it is, on every call."""
         words = ", ".join(self._value[name] for name in link.inputs)
-        results = [self._new() for _ in link.outputs]
+        results = [f"v{self._made + i}" for i in range(len(link.outputs))]
+        self._made += len(results)
         taken = f"{', '.join(results)}, = " if results else ""
         self._lines.append(f"{taken}{self._constant(piece)}({words})")
         self._value.update(zip(link.outputs, results, strict=True))
@@ -97,9 +99,6 @@ class _Writer:
     def plan(self, outputs: Sequence[str]) -> ReplayPlan:
         lines = [*self._lines, f"return [{', '.join(self._value[name] for name in outputs)}]"]
         return ReplayPlan("def plan(inputs):\n" + "".join(f"    {line}\n" for line in lines), self._names)
-
-    def _new(self) -> str:
-        return f"v{len(self._value)}_{len(self._lines)}"
 
     def _constant(self, value: Any) -> str:
         name = f"c{len(self._names)}"

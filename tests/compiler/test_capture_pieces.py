@@ -61,6 +61,28 @@ def test_results_of_splitting_pieces_reach_the_capture_wherever_they_are(planned
         assert stitched.calls == 4, "two calls a captured size, then the plan"
 
 
+def test_each_result_of_a_splitting_piece_is_told_apart():
+    def between(h):
+        return h.sin(), h.cos()
+
+    def last(n, s, c):
+        return (s * 2 + c,)
+
+    settings = config(4)
+    pieces = {
+        "p0": wrap_piece(lambda n, x: (x * 2,), graph="G", piece="p0", config=settings),
+        "s1": between,
+        "p2": wrap_piece(last, graph="G", piece="p2", from_splitting=[1, 2], config=settings),
+    }
+    steps = [("p0", "n x", "h"), ("s1", "h", "s c"), ("p2", "n s c", "y")]
+    call = SizedCall(Stitched("n x", steps, "y c", pieces), spec(results=2), settings, "G")
+    for n in (4, 4, 4, 3):
+        x = rows(n)
+        y, c = call(n, x)
+        assert torch.allclose(c, (x * 2).cos())
+        assert torch.allclose(y, (x * 2).sin() * 2 + (x * 2).cos())
+
+
 def test_a_plan_reads_as_replays_and_calls():
     settings = config(4)
     stitched = three_pieces(settings)
@@ -71,8 +93,8 @@ def test_a_plan_reads_as_replays_and_calls():
     assert re.sub(r"\d+", "#", plan.source) == (
         "def plan(inputs):\n"
         "    c#()\n"
-        "    v#_#, = c#(c#)\n"
-        "    if v#_#.data_ptr() != #: copy_values(c#, v#_#)\n"
+        "    v#, = c#(c#)\n"
+        "    if v#.data_ptr() != #: copy_values(c#, v#)\n"
         "    c#()\n"
         "    return [c#]\n"
     )

@@ -247,6 +247,25 @@ def test_copies_and_pickles_of_a_compiled_model_compile_for_themselves():
     compare(model, 4)
 
 
+def test_a_decorated_class_may_derive_from_a_decorated_one():
+    @support_torch_compile(dynamic_arg_dims={"x": 0})
+    class Base(nn.Module):
+        def forward(self, x):
+            return x * 2
+
+    @support_torch_compile(dynamic_arg_dims={"x": 0})
+    class Derived(Base):
+        def forward(self, x):
+            return super().forward(x) + 1
+
+    with use_config(eager()):
+        model = Derived()
+    x = torch.randn(3, 2)
+    for _ in range(2):
+        assert torch.equal(model(x), x * 2 + 1)
+        assert torch.equal(model.forward_eager(x), x * 2 + 1)
+
+
 def test_decorating_twice_is_once():
     decorated = support_torch_compile(dynamic_arg_dims={"x": 0})(Doubled)
     assert decorated is Doubled
