@@ -90,8 +90,8 @@ class _Watch(TorchDispatchMode):  # type: ignore[misc]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if isinstance(func, torch._ops.HigherOrderOperator):
             if func.name() in _READS_CONDITION:
-                why = "reads its condition back to the host"
-                self._faults.append(_fault("sync", f"{func.name()} {why}", op=func.name()))
+                message = f"{func.name()} reads its condition back to the host"
+                self._faults.append(_fault("sync", message, op=func.name()))
             return func(*args, **(kwargs or {}))
         why = _SYNCHRONISING.get(func)
         if why is None and func in (aten.index.Tensor, aten.index_put_.default, aten.index_put.default):

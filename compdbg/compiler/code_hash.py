@@ -87,7 +87,7 @@ class _Walk:
         elif isinstance(thing, type):
             for base in thing.__bases__:
                 self._value(base)
-            for function in _functions(thing):
+            for function in functions_of(thing):
                 self._reach(function)
 
     def _function(self, function: types.FunctionType) -> None:
@@ -167,17 +167,18 @@ def _assigned(code: types.CodeType) -> frozenset[str]:
 
 
 def _assigned_by_methods(cls: type) -> frozenset[str]:
-    methods = (f for base in cls.__mro__ for f in _functions(base) if f.__name__ not in _CONSTRUCTORS)
+    methods = (f for base in cls.__mro__ for f in functions_of(base) if f.__name__ not in _CONSTRUCTORS)
     return frozenset().union(*(_assigned(method.__code__) for method in methods))
 
 
 _CONSTRUCTORS = ("__init__", "__post_init__", "__new__", "__setstate__")
 
 
-def _functions(cls: type) -> Iterator[types.FunctionType]:
-    for value in vars(cls).values():
+def functions_of(cls: type, without: Collection[str] = ()) -> Iterator[types.FunctionType]:
+    """What a class itself defines in Python: methods, also static ones, and the getters of properties."""
+    for name, value in vars(cls).items():
         inner = getattr(value, "fget", None) or getattr(value, "__func__", None) or value
-        if isinstance(inner, types.FunctionType):
+        if isinstance(inner, types.FunctionType) and name not in without:
             yield inner
 
 

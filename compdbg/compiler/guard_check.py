@@ -1,30 +1,19 @@
 """Checks dropped guards that were kept as data against live values: an evaluator of our own.
 
-A source such as `L['self'].layers[0].eps` is parsed, never evaluated: it can only walk attributes,
-items and a few harmless calls. So can a condition on sizes only calculate with ints.
+Sources are walked (`guard_sources`), and a condition on sizes can only calculate with ints.
 """
 
 from __future__ import annotations
 
 import ast
 import functools
-import importlib
 import operator
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from compdbg.compiler.guard_data import Condition, is_plain, qualified, shown, spoken, tensor_properties
-
-_CALLS = frozenset(("size", "stride", "storage_offset", "keys", "values", "items"))
-_IMPORT = "__import_"
-
-
-class CannotFollow(Exception):
-    """A source that this evaluator does not walk."""
-
-
-class Missing(Exception):
-    """A source that leads nowhere in these values."""
+from compdbg.compiler.guard_data import Condition, spoken
+from compdbg.compiler.guard_sources import CannotFollow, Missing, Walk, parsed
+from compdbg.compiler.guard_values import bare, has_name, is_plain, qualified, shown, tensor_properties
 
 
 class Violation(NamedTuple):
@@ -46,7 +35,7 @@ class Checker:
 
     def violations(self, arguments: Mapping[str, Any]) -> list[Violation]:
         """Every condition that is false now."""
-        walk = _Walk(arguments, self._globals)
+        walk = Walk(arguments, self._globals)
         found = []
         for condition in self.conditions:
             seen = _seen(condition, walk)
@@ -56,9 +45,10 @@ class Checker:
 
     def _sort_in(self, condition: Condition) -> None:
         sources = list(condition.sizes.values()) or [condition.source]
+        sources += [condition.value] if condition.operator == "same" else []
         try:
             for source in sources:
-                _parsed(source)
+                parsed(source)
             if condition.operator == "shape":
                 expression(condition.value)
         except CannotFollow:
@@ -67,7 +57,7 @@ class Checker:
             self.conditions.append(condition)
 
 
-def _seen(condition: Condition, walk: _Walk) -> str | None:
+def _seen(condition: Condition, walk: Walk) -> str | None:
     """What is there instead of what was asked; None if the condition holds."""
     try:
         if condition.operator == "shape":
@@ -75,19 +65,23 @@ def _seen(condition: Condition, walk: _Walk) -> str | None:
             told = ", ".join(f"{spoken(condition.sizes[symbol])} = {size}" for symbol, size in sizes.items())
             return None if expression(condition.value)(sizes) else told
         value = walk.value(condition.source)
+        if condition.operator == "same":
+            return None if walk.value(condition.value) is value else "another object"
     except Missing as missing:
         return str(missing)
     return _OPERATORS[condition.operator](value, condition.value)
 
 
 def _equals(value: Any, wanted: str) -> str | None:
-    seen = shown(value) if is_plain(value) else qualified(type(value))
-    return None if seen == wanted else seen
+    seen = shown(value) if is_plain(value) or has_name(value) else qualified(type(value))
+    return None if seen == wanted else bare(seen)
 
 
 def _named(value: Any, wanted: str) -> str | None:
-    seen = qualified(value)
-    return None if seen == wanted else seen
+    seen = qualified(value) if has_name(value) else f"an object of {qualified(type(value))}"
+    if seen == wanted:
+        return None
+    return bare(seen) if bare(seen) != bare(wanted) else f"{bare(seen)} with other code"
 
 
 def _of_type(value: Any, wanted: str) -> str | None:
@@ -103,18 +97,38 @@ def _keys(value: Any, wanted: list[str]) -> str | None:
     return None if seen == wanted else ", ".join(seen)
 
 
+def _contains(value: Any, wanted: str) -> str | None:
+    return None if _is_in(wanted, value) else f"no {wanted}"
+
+
+def _without(value: Any, unwanted: str) -> str | None:
+    return f"{unwanted} is there" if _is_in(unwanted, value) else None
+
+
+def _is_in(key: str, container: Any) -> bool:
+    return any(key == shown(item) for item in container if is_plain(item) or has_name(item))
+
+
+def _present(value: Any, _: None) -> str | None:
+    return "None" if value is None else None
+
+
 def _has(value: Any, attribute: str) -> str | None:
     return None if hasattr(value, attribute) else f"no attribute {attribute}"
 
 
 def _lacks(value: Any, attribute: str) -> str | None:
+    return f"an attribute {attribute}" if hasattr(value, attribute) else None
+
+
+def _not_own(value: Any, attribute: str) -> str | None:
     present = attribute in getattr(value, "__dict__", {})
     return f"an attribute {attribute}" if present else None
 
 
 def _tensor(value: Any, wanted: dict[str, Any]) -> str | None:
     if not hasattr(value, "shape") or not hasattr(value, "stride"):
-        return qualified(type(value))
+        return bare(qualified(type(value)))
     seen = tensor_properties(value)
     different = [f"{name} {seen[name]}" for name in wanted if not _alike(seen[name], wanted[name])]
     return ", ".join(different) or None
@@ -134,82 +148,14 @@ _OPERATORS: dict[str, Callable[[Any, Any], str | None]] = {
     "is": _named,
     "length": _length,
     "keys": _keys,
+    "contains": _contains,
+    "without": _without,
+    "present": _present,
     "has": _has,
     "lacks": _lacks,
+    "not own": _not_own,
     "tensor": _tensor,
 }
-
-
-class _Walk:
-    """Follows sources; what several have in common is followed once."""
-
-    def __init__(self, arguments: Mapping[str, Any], globals_: Mapping[str, Any]) -> None:
-        self._roots = {"L": arguments, "G": _Globals(globals_)}
-        self._known: dict[Any, Any] = {}
-
-    def value(self, source: str) -> Any:
-        return self._follow(_parsed(source))
-
-    def _follow(self, steps: tuple[Any, ...]) -> Any:
-        if len(steps) == 1:
-            return self._roots[steps[0]]
-        if steps in self._known:
-            return self._known[steps]
-        owner = self._follow(steps[:-1])
-        kind, key = steps[-1]
-        try:
-            if kind == "attribute":
-                value = getattr(owner, key)
-            elif kind == "call":
-                value = getattr(owner, key)()
-            else:
-                value = owner[key]
-        except (AttributeError, KeyError, IndexError, TypeError):
-            raise Missing("nothing there") from None
-        self._known[steps] = value
-        return value
-
-
-class _Globals:
-    """A function's globals, with the names under which Dynamo puts modules and builtins there."""
-
-    def __init__(self, globals_: Mapping[str, Any]) -> None:
-        self._globals = globals_
-
-    def __getitem__(self, name: str) -> Any:
-        if name in self._globals:
-            return self._globals[name]
-        if name.startswith("__builtins_dict__"):
-            import builtins
-
-            return vars(builtins)
-        if name.startswith(_IMPORT):
-            return importlib.import_module(name.removeprefix(_IMPORT).replace("_dot_", "."))
-        raise KeyError(name)
-
-
-@functools.lru_cache(maxsize=1 << 16)
-def _parsed(source: str) -> tuple[Any, ...]:
-    """A source as steps from `L` or `G`. Raises CannotFollow."""
-    try:
-        return _steps(ast.parse(source, mode="eval").body)
-    except (SyntaxError, ValueError):
-        raise CannotFollow(source) from None
-
-
-def _steps(node: ast.expr) -> tuple[Any, ...]:
-    match node:
-        case ast.Name(id="L" | "G"):
-            return (node.id,)
-        case ast.Attribute(value=owner, attr=name):
-            return (*_steps(owner), ("attribute", name))
-        case ast.Subscript(value=owner, slice=ast.Constant(value=key)):
-            return (*_steps(owner), ("item", key))
-        case ast.Call(func=ast.Attribute(value=owner, attr=name), args=[], keywords=[]) if name in _CALLS:
-            return (*_steps(owner), ("call", name))
-        case ast.Call(func=ast.Name(id="list"), args=[inner]):
-            return _steps(inner)
-    raise CannotFollow(ast.dump(node))
 
 
 _BINARY: dict[type, Callable[[Any, Any], Any]] = {

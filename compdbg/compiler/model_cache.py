@@ -7,9 +7,7 @@ is used; models for which they differ stand side by side under one key.
 
 from __future__ import annotations
 
-import inspect
 import json
-import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -25,19 +23,19 @@ from compdbg.compiler.caching import ENTRY, Cache, Place, differences
 from compdbg.compiler.compiled_model import CompiledModel, loading
 from compdbg.compiler.config import CompilationConfig
 from compdbg.compiler.dump import dump_of
-from compdbg.compiler.guard_check import Checker
+from compdbg.compiler.guard_check import Checker, Violation
 from compdbg.compiler.guard_data import GuardRecord
+from compdbg.compiler.model_conditions import (
+    Conditions,
+    call_signature,
+    cells_of,
+    closed_over,
+    file_of,
+    traced_sources,
+)
 from compdbg.compiler.passes.pass_manager import PostGradPassManager
 
 MAX_VARIANTS = 8
-
-
-class Conditions(Struct, frozen=True):
-    """What an entry relies on that its key does not say."""
-
-    sources: dict[str, str] = {}
-    operators: dict[str, str] = {}
-    guards: GuardRecord = GuardRecord()
 
 
 class Loaded(Struct, frozen=True):
@@ -74,6 +72,7 @@ class ModelCache:
             **passes.identity(),
             **factors_of.parameter_factors(instance),
             "model": f"{type(instance).__module__}.{type(instance).__qualname__}",
+            "function": f"{self.function.__module__}.{self.function.__qualname__}",
             "call": call_signature(arguments),
             "what": self.what,
         }
@@ -98,23 +97,31 @@ class ModelCache:
         self.cache.say(key, self.place, result, reason=reason, nearest_key=key, changed_factors=changed)
         return None
 
-    def store(self, result: Any, model: CompiledModel, guards: GuardRecord, factors: dict[str, str]) -> None:
-        """Keep a model that was compiled just now, with readable copies beside it."""
+    def store(
+        self,
+        result: Any,
+        model: CompiledModel,
+        guards: GuardRecord,
+        factors: dict[str, str],
+        arguments: Mapping[str, Any],
+    ) -> None:
+        """Keep a model that was compiled just now for `arguments`, with readable copies beside it."""
         readable = model.readable(result) if self.dump.wanted or not self.cache.disabled else {}
         self.dump.write(readable)
         if self.cache.disabled:
             return
         key = key_of(factors)
-        if not model.can_be_kept:
-            self.cache.say(key, self.place, "bypass", reason=f"{self.config.backend}: a piece can't be saved")
+        why_not = self._why_not_kept(model, guards, arguments)
+        if why_not:
+            self.cache.say(key, self.place, "bypass", reason=why_not)
             return
         try:
-            data = type(result).serialize(result).serialized_data
+            data = type(result).serialize(result, cells_of(self.function)).serialized_data
         except Exception as error:
             self.cache.problem(f"{self.place.graph} can't be kept: {type(error).__name__}: {error}")
             return
         conditions = Conditions(
-            sources=_sources(result),
+            sources=traced_sources(result),
             operators=model.operators,
             guards=guards,
         )
@@ -140,7 +147,7 @@ class ModelCache:
             entry = from_bytes(path.read_bytes(), key)
             with loading(self.place.graph, self.config):
                 function = torch._dynamo.aot_compile.AOTCompiledFunction.deserialize(
-                    entry.sections["model"], self.function.__globals__
+                    entry.sections["model"], self.function.__globals__, cells_of(self.function)
                 )
         except Refused as reason:
             refused.append(("miss", str(reason), reason.changed))
@@ -160,16 +167,34 @@ class ModelCache:
         model.emit_report(entry.about["pieces"], entry.made)
         return Loaded(function, model, conditions.guards, key)
 
+    def _why_not_kept(
+        self, model: CompiledModel, guards: GuardRecord, arguments: Mapping[str, Any]
+    ) -> str | None:
+        """What a later process could not tell: an entry that may be wrong there is not kept."""
+        if not model.can_be_kept:
+            return f"{self.config.backend}: a piece can't be saved"
+        checker = self._checker(guards)
+        lost = [*guards.unknown, *(f"{c.guard} on {c.source}" for c in checker.cannot_follow)]
+        lost += [f"{v.condition.text} (seen: {v.seen})" for v in self._violations(checker, arguments)]
+        more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
+        return f"a dropped guard can't be kept as data: {lost[0]}{more}" if lost else None
+
+    def _checker(self, guards: GuardRecord) -> Checker:
+        return Checker(guards.conditions, self.function.__globals__)
+
+    def _violations(self, checker: Checker, arguments: Mapping[str, Any]) -> list[Violation]:
+        return checker.violations({**closed_over(self.function), **arguments})
+
     def _check(self, conditions: Conditions, arguments: Mapping[str, Any]) -> None:
         """Raises Refused, with what has changed, unless all conditions hold."""
-        now = {name: factors_of.file_hash(_file_of(name)) for name in conditions.sources}
+        now = {name: factors_of.file_hash(file_of(name)) for name in conditions.sources}
         changed = differences(conditions.sources, now)
         operators = {name.split()[1].partition(".")[0] for name in conditions.operators}
         changed += differences(conditions.operators, factors_of.operators_by_name(operators))
-        checker = Checker(conditions.guards.conditions, self.function.__globals__)
+        found = self._violations(self._checker(conditions.guards), arguments)
         changed += [
             differences({v.condition.source: f"{v.condition.value}"}, {v.condition.source: v.seen})[0]
-            for v in checker.violations(arguments)
+            for v in found
         ]
         if changed:
             raise Refused(changed)
@@ -185,50 +210,6 @@ class Refused(Exception):
     def __init__(self, changed: list[Any]) -> None:
         super().__init__("changed: " + ", ".join(change.name for change in changed))
         self.changed = changed
-
-
-def call_signature(arguments: Mapping[str, Any]) -> str:
-    """How a call looks, without sizes: kinds of arguments, values of plain ones, which are one tensor."""
-    seen: dict[int, int] = {}
-    return ", ".join(f"{name}: {_described(value, seen)}" for name, value in list(arguments.items())[1:])
-
-
-def _described(value: Any, seen: dict[int, int]) -> str:
-    if isinstance(value, torch.Tensor):
-        number = seen.setdefault(id(value), len(seen))
-        return f"{value.dtype} {value.ndim}d {value.device.type} #{number}"
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{key}: {_described(item, seen)}" for key, item in value.items()) + "}"
-    if isinstance(value, (list, tuple)):
-        return f"{type(value).__name__}({', '.join(_described(item, seen) for item in value)})"
-    plain = isinstance(value, (int, float, str, bool, type(None), torch.dtype, torch.device))
-    return repr(value) if plain else f"{type(value).__module__}.{type(value).__qualname__}"
-
-
-def _sources(result: Any) -> dict[str, str]:
-    """The content, by hash, of each file whose code was traced, less torch's own."""
-    home = str(Path(torch.__file__).parent)
-    modules = {source.module for source in result.source_info().inlined_sources}
-    files = {module: _file_of_module(module) for module in sorted(modules)}
-    return {
-        f"source {module} {file}": factors_of.file_hash(file)
-        for module, file in files.items()
-        if file is not None and not file.startswith(home)
-    }
-
-
-def _file_of(name: str) -> str:
-    """The file behind a source factor, where its module stands now."""
-    _, module, file = name.split(" ", 2)
-    return _file_of_module(module) or file
-
-
-def _file_of_module(module: str) -> str | None:
-    loaded = sys.modules.get(module)
-    try:
-        return None if loaded is None else inspect.getsourcefile(loaded)
-    except TypeError:
-        return None
 
 
 def _time_of(path: Path) -> float:

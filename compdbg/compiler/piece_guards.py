@@ -17,8 +17,9 @@ import torch
 from msgspec import Struct
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from compdbg.compiler.guard_check import CannotFollow, expression
+from compdbg.compiler.guard_check import expression
 from compdbg.compiler.guard_data import Condition, sources_of_symbols
+from compdbg.compiler.guard_sources import CannotFollow
 from compdbg.compiler.ranges import UNBOUNDED, Range
 from compdbg.compiler.refake import Ready
 from compdbg.compiler.traced_sizes import TracedSizes

@@ -25,7 +25,8 @@ from compdbg.compiler.config import CompilationConfig, CompilationMode, CUDAGrap
 from compdbg.compiler.dropped_guards import guard_check, kept_guards
 from compdbg.compiler.dynamic_dims import DimSpec, dims_of, marked, tensors_in
 from compdbg.compiler.effective import emit_config, resolve
-from compdbg.compiler.guard_data import GuardRecord, record_guards
+from compdbg.compiler.guard_data import GuardRecord
+from compdbg.compiler.guard_kinds import record_guards
 from compdbg.compiler.model_cache import ModelCache
 from compdbg.compiler.passes.pass_manager import available_passes
 from compdbg.compiler.spec_of import FirstDim
@@ -151,7 +152,7 @@ class TorchCompileWithNoGuardsWrapper:
             check_no_buffer_is_assigned(result, instance)
         assert backend.result is not None
         known = record_guards(guards, backend.shapes)
-        cache.store(result, backend.result, known, factors)
+        cache.store(result, backend.result, known, factors, real)
         return result, known
 
     def _graph_name(self) -> str:

@@ -9,8 +9,9 @@ import torch
 from torch import nn
 
 from compdbg.compiler import support_torch_compile, use_config
-from compdbg.compiler.guard_check import CannotFollow, Checker, _parsed
+from compdbg.compiler.guard_check import Checker
 from compdbg.compiler.guard_data import Condition, spoken
+from compdbg.compiler.guard_sources import CannotFollow, parsed
 from compdbg.compiler.piece_cache import forget
 from compdbg.events import GuardAudit, Guards, GuardViolation
 from tests.compiler.ops import eager
@@ -192,7 +193,7 @@ def test_conditions_on_sizes_only_calculate(expression, size, holds):
 def test_tensors_are_compared_by_what_a_graph_relies_on():
     x = torch.randn(4, 3)
     torch._dynamo.mark_dynamic(x, 0)
-    from compdbg.compiler.guard_data import tensor_properties
+    from compdbg.compiler.guard_values import tensor_properties
 
     made = condition("L['x']", "tensor", tensor_properties(x))
     assert seen(made, x=torch.randn(9, 3)) is None
@@ -210,14 +211,16 @@ def test_tensors_are_compared_by_what_a_graph_relies_on():
         "L['x'].clear()",
         "(lambda: 1)()",
         "L['x'] if 1 else 2",
-        "L[L['x']]",
+        "L['x'].size()()",
+        "L['x'](L['y'])",
+        "getattr(L['x'], L['y'])",
         "X['x']",
         "L['x'",
     ],
 )
 def test_a_source_is_walked_never_evaluated(source):
     with pytest.raises(CannotFollow):
-        _parsed(source)
+        parsed(source)
     checker = Checker([condition(source, "equals", "1")], {})
     assert (checker.conditions, len(checker.cannot_follow)) == ([], 1)
     assert checker.violations({"x": {}}) == []
