@@ -36,6 +36,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="check dropped guards on later calls: on none, within 1%% of a frame's time, on all",
     )  # fmt: skip
     add("--inductor-patterns", action="store_true", help="match attempts of Inductor's own patterns too")
+    add(
+        "--check-ops", action="store_true",
+        help="check some calls of each custom op: what it writes to, and its results against its fake",
+    )  # fmt: skip
     add("--no-source", action="store_true", help="record neither source nor generated code")
     add(
         "--enforce-eager", action="store_true",
@@ -122,6 +126,7 @@ def _options(arguments: argparse.Namespace) -> Options:
     return Options(
         audit=arguments.audit,
         inductor_patterns=arguments.inductor_patterns,
+        check_ops=arguments.check_ops,
         source=not arguments.no_source,
         skip=tuple(arguments.line.hooks_off),
     )

@@ -22,7 +22,7 @@ def exercise() -> Iterator[Check]:
     with tempfile.TemporaryDirectory(prefix="compdbg-doctor-") as scratch:
         folder = Path(scratch) / "run"
         environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": f"{scratch}/cache"}
-        command = [sys.executable, "-m", "compdbg", "run", "--quiet", "-o", str(folder)]
+        command = [sys.executable, "-m", "compdbg", "run", "--quiet", "--check-ops", "-o", str(folder)]
         process = subprocess.run(
             [*command, "-m", "compdbg.doctor.program"],
             capture_output=True,

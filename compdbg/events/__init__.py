@@ -52,6 +52,7 @@ from compdbg.events.graphs import (
     PassRun,
 )
 from compdbg.events.guards import Guard, GuardAudit, Guards, GuardViolation
+from compdbg.events.ops import OpsChecked, OpWrong
 from compdbg.events.pipeline import (
     Boundary,
     Capture,
@@ -78,14 +79,14 @@ __all__ = [
     "SCHEMA", "AddressChanged", "Boundary", "CacheLookup", "CacheProblem", "CachedWork", "Capture",
     "ChildEnd", "CloneKept", "CloneRemoved", "CompileError", "CompileRequest", "ConfigValue",
     "CudagraphRecord", "CudagraphSkip", "Decorated", "Dispatch", "EffectRemoved", "Event", "EventsLost",
-    "FactorChange", "FrameCalls", "FrameEnd", "FrameStart", "FusionCalled", "FusionCompile",
-    "FusionEnabled", "GeneratedCode", "Graph", "GraphBreak", "Guard", "GuardAudit", "GuardViolation",
-    "Guards", "Header", "HookError", "HookState", "LinkedPass", "MatchAttempt", "NearMiss", "NotCompiled",
-    "Outcome", "PaddingLeak", "PassRun", "Pattern", "PatternForm", "PatternPass", "PatternPassMade",
-    "PatternProblem", "PatternRegistered", "Piece", "PieceCompiled", "ProcessEnd", "ProcessMissed",
-    "ProcessStart", "Reason", "RecompileLimit", "RecompileReason", "SizeBranch", "Span", "SpanBegin",
-    "SplitOpUnmatched", "StaleInput", "Stance", "Symbol", "SymbolFixed", "TorchLoaded", "TraceArtifact",
-    "UnknownEvent", "Where", "event_types",
+    "FactorChange", "FrameCalls", "FrameEnd", "FrameStart", "FusionCalled", "FusionCompile", "FusionEnabled",
+    "GeneratedCode", "Graph", "GraphBreak", "Guard", "GuardAudit", "GuardViolation", "Guards", "Header",
+    "HookError", "HookState", "LinkedPass", "MatchAttempt", "NearMiss", "NotCompiled", "OpWrong",
+    "OpsChecked", "Outcome", "PaddingLeak", "PassRun", "Pattern", "PatternForm", "PatternPass",
+    "PatternPassMade", "PatternProblem", "PatternRegistered", "Piece", "PieceCompiled", "ProcessEnd",
+    "ProcessMissed", "ProcessStart", "Reason", "RecompileLimit", "RecompileReason", "SizeBranch", "Span",
+    "SpanBegin", "SplitOpUnmatched", "StaleInput", "Stance", "Symbol", "SymbolFixed", "TorchLoaded",
+    "TraceArtifact", "UnknownEvent", "Where", "event_types",
 ]  # fmt: skip
 
 

@@ -22,6 +22,7 @@ from compdbg.findings.graph_break import graph_break
 from compdbg.findings.guard_dropped_violated import guard_dropped_violated
 from compdbg.findings.guards_kept import guards_kept
 from compdbg.findings.nothing_compiled import nothing_compiled
+from compdbg.findings.op_schema_wrong import op_schema_wrong
 from compdbg.findings.pattern_unmatchable import pattern_unmatchable
 from compdbg.findings.recompile_limit import recompile_limit
 from compdbg.findings.recompiles import recompiles
@@ -45,6 +46,7 @@ RULES: tuple[Rule, ...] = (
     guard_dropped_violated,
     guards_kept,
     nothing_compiled,
+    op_schema_wrong,
     pattern_unmatchable,
     recompile_limit,
     recompiles,

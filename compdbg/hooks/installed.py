@@ -14,6 +14,7 @@ from compdbg import probe
 from compdbg.events import HookState
 from compdbg.hooks.base import Hook, Patches, install_part, report_error
 from compdbg.hooks.importing import forget, on_import
+from compdbg.record import options
 
 MODULES: dict[str, str] = {
     "pattern_matcher": "compdbg.hooks.pattern_matcher",
@@ -31,8 +32,12 @@ MODULES: dict[str, str] = {
     "trace_log": "compdbg.hooks.trace_log",
     "aot_frames": "compdbg.hooks.aot_frames",
     "vllm": "compdbg.hooks.vllm",
+    "ops": "compdbg.hooks.ops",
 }
 """Hook name -> the module of ours that holds its `HOOK`."""
+
+ON_REQUEST: dict[str, str] = {"ops": "check_ops"}
+"""Hook name -> the option without which it is left out."""
 
 WAITS_FOR: dict[str, tuple[str, ...]] = {
     "pattern_matcher": ("torch._inductor.pattern_matcher",),
@@ -77,6 +82,7 @@ WAITS_FOR: dict[str, tuple[str, ...]] = {
     "spans": ("torch", "torch._dynamo.utils"),
     "cudagraphs": ("torch._inductor.cudagraph_utils", "torch._inductor.cudagraph_trees"),
     "trace_log": ("torch",),
+    "ops": ("torch",),
     "aot_frames": (
         "torch._dynamo.convert_frame",
         "torch._dynamo.aot_compile",
@@ -116,6 +122,8 @@ def install_all(skip: Collection[str] = ()) -> Callable[[], None]:
     for name in MODULES:
         if name in skip:
             probe.emit(HookState(hook=name, state="unused", detail="switched off"))
+            continue
+        if (option := ON_REQUEST.get(name)) and not getattr(options.current(), option):
             continue
         for module in WAITS_FOR.get(name) or _modules_of(name):
             callback = functools.partial(_install, name, module, done, failed)

@@ -20,6 +20,7 @@ from compdbg.model.mutation import (
     build_kept_copies,
     build_lost_writes,
 )
+from compdbg.model.ops import WrongOp, build_wrong_ops
 from compdbg.model.passes import Pass, build_passes
 from compdbg.model.pipeline import (
     ServedSize,
@@ -107,6 +108,10 @@ class Run:
     @cached_property
     def dropped_copies(self) -> list[tuple[str, CloneRemoved]]:
         return build_dropped_copies(self.log)
+
+    @cached_property
+    def wrong_ops(self) -> list[WrongOp]:
+        return build_wrong_ops(self.log)
 
     @cached_property
     def lookups(self) -> list[Lookup]:

@@ -19,7 +19,7 @@ class Options(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Hooks switched off by `--no-HOOK`."""
 
 
-LATER = ("check_ops", "check_replacements")
+LATER = ("check_replacements",)
 """Options of which this version has the name and not the feature; asking for one is an error."""
 
 _current = Options()

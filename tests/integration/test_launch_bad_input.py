@@ -48,7 +48,7 @@ class TestUsage:
             (["-cc.backend", "program.py"], "-cc.backend needs =VALUE"),
             (["--cc.mode=SOME", "program.py"], "--cc.mode: "),
             (["--enforce-eager=1", "program.py"], "--enforce-eager takes no value"),
-            (["--check-ops", "program.py"], "--check-ops is not available in this version"),
+            (["--check-replacements", "program.py"], "--check-replacements is not available in this version"),
             (["--report=x.html", "program.py"], "--report is not available in this version"),
         ],
         ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -66,7 +66,7 @@ class TestUsage:
     def test_help_lists_what_works(self, compdbg: Callable[..., Went]) -> None:
         text = compdbg("run", "--help").stdout.decode()
         assert "--inductor-patterns" in text
-        assert "--check-ops" not in text
+        assert "--check-replacements" not in text
 
     @pytest.mark.parametrize(
         ("command", "status"), [("nowhere", 127), ("./nowhere", 127), ("./program.py", 126)]
