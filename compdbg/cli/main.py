@@ -21,6 +21,7 @@ COMMANDS: dict[str, str] = {
     "explain": "the findings, each with cause, evidence, your line and what to do",
     "runs": "the runs below this directory",
     "doctor": "check the environment and every hook",
+    "demo": "a recorded tour on the built-in model",
 }
 
 
