@@ -12,6 +12,7 @@ from msgspec import Struct
 from compdbg.events import MatchAttempt, NearMiss, Piece, Where
 from compdbg.store.reader import Log
 
+_ARITHMETIC = re.compile(r"(add|sub|mul|div)(_\d+)?")
 _STAGES = {"first": 0, "second": 1, "check": 2, "discard": 3}
 
 
@@ -36,8 +37,8 @@ class Site(Struct, frozen=True):
     """An anchor of one graph, with what became of it under one pass.
 
     `state`: `taken` (a pattern of the pass fired here), `superseded` (another pass took it, or what
-    is near belongs to a match elsewhere), `missed` (near, and nobody took it), `unlike` (nothing of
-    a pattern is near).
+    is near belongs to a match, or to a nearer miss, elsewhere), `missed` (near, and nobody took it),
+    `unlike` (nothing of a pattern is near).
     """
 
     process: str
@@ -53,6 +54,12 @@ class Site(Struct, frozen=True):
         """Of the attempts that are near, or else of all, the one that came furthest; the first of equals."""
         near = [a for a in self.attempts if a.near] or list(self.attempts)
         return max(near, key=lambda a: a.progress)
+
+    @property
+    def matched_nodes(self) -> int:
+        """How many nodes of a pattern the nearest attempt took."""
+        miss = self.nearest.miss
+        return miss.matched_nodes if miss else 0
 
     @property
     def where(self) -> Where | None:
@@ -76,7 +83,7 @@ def build_sites(log: Log) -> list[Site]:
             elsewhere = taken[header.process, event.graph_id].issuperset(event.near_nodes)
             near = (event.near and not elsewhere) or (miss is not None and miss.reason == "crosses-split")
             tries[event.pattern] = Attempt(header.id, event, miss, near)
-    return [_site(key, tuple(tries.values()), taken) for key, tries in last.items()]
+    return _without_echoes([_site(key, tuple(tries.values()), taken) for key, tries in last.items()])
 
 
 Taken = dict[tuple[str, int], set[str]]
@@ -100,6 +107,30 @@ def _site(key: tuple[str, str, int, str], attempts: tuple[Attempt, ...], taken: 
     else:
         state = "superseded" if any(a.event.near for a in attempts) else "unlike"
     return Site(process, pass_id, attempts[0].event.graph, graph_id, anchor, state, attempts)
+
+
+def _without_echoes(sites: list[Site]) -> list[Site]:
+    """A miss of few nodes, beside ops that misses of more nodes have, is no site of its own.
+
+    Of a norm that ends in two multiplications, both are anchors; only the last one can be the norm.
+    """
+    missed: dict[tuple[str, str, int], list[Site]] = defaultdict(list)
+    for site in sites:
+        if site.state == "missed":
+            missed[site.process, site.pass_id, site.graph_id].append(site)
+    echoes = {id(site) for group in missed.values() for site in group if _is_echo(site, group)}
+    return [msgspec.structs.replace(s, state="superseded") if id(s) in echoes else s for s in sites]
+
+
+def _is_echo(site: Site, group: list[Site]) -> bool:
+    nearer = [other for other in group if other.matched_nodes > max(site.matched_nodes, 1)]
+    if not nearer:
+        return False
+    theirs = {name for other in nearer for name in (*other.nearest.event.near_nodes, other.anchor)}
+    mine = set(site.nearest.event.near_nodes)
+    if site.matched_nodes <= 1:  # an addition beside an anchor of another kind is everywhere
+        mine = {name for name in mine if not _ARITHMETIC.fullmatch(name)}
+    return theirs.issuperset(mine)
 
 
 class _Edges:

@@ -214,6 +214,37 @@ class TestSeveralGraphs:
         assert not alarms(run)
 
 
+class TestEchoes:
+    """A norm written out: of its two multiplications only the last can be the pattern's."""
+
+    @staticmethod
+    def norm(x: Tensor, w: Tensor, eps: float) -> Tensor:
+        return w * (x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps))
+
+    def test_other_anchors_of_a_near_miss_are_no_sites_of_their_own(self, record_here: Recorder) -> None:
+        def step(x: Tensor, w: Tensor) -> Tensor:
+            h = self.norm(x, w, 1e-5)
+            return x + h.sigmoid() * h  # a multiplication that has nothing to do with a norm
+
+        with record_here() as run:
+            a_pass(lambda x, w: self.norm(x, w, 1e-6), [X, W], "Norm").apply(graph_of(step, X, W))
+        (found,) = findings(run, "fusion-missed")
+        assert (found.data["reason"], found.data["sites"]) == ("arg-mismatch", 1)
+
+    def test_a_norm_of_another_form_beside_it_is(self, record_here: Recorder) -> None:
+        def step(x: Tensor, w: Tensor) -> Tensor:
+            other = x.cos()
+            other = w * (other / (other.square().mean(-1, keepdim=True) + 1e-6).sqrt())
+            return self.norm(x.sin(), w, 1e-5) - other
+
+        with record_here() as run:
+            a_pass(lambda x, w: self.norm(x, w, 1e-6), [X, W], "Norm").apply(graph_of(step, X, W))
+        assert {f.data["reason"]: f.data["sites"] for f in findings(run, "fusion-missed")} == {
+            "arg-mismatch": 1,
+            "target-mismatch": 1,
+        }
+
+
 class TestLookedThrough:
     """A pattern anchored on the `getitem` of an op is tried at every `getitem` of the graph."""
 

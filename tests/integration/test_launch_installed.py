@@ -34,3 +34,5 @@ def test_by_environment_alone(how: list[str], tmp_path: Path) -> None:
     assert load(tmp_path / "run").summary.argv[-1] == code
     assert go([str(home / "bin" / "compdbg"), "run", "-o", "other", "-c", code], tmp_path).status == 0
     assert load(tmp_path / "other").summary.processes == 1
+    tour = go([str(home / "bin" / "compdbg"), "demo", "--source"], tmp_path).stdout
+    assert tour == (ROOT / "fixtures/demo/tour.py").read_bytes(), "the demo's program is installed too"
