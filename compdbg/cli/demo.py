@@ -1,4 +1,4 @@
-"""A tour: serves a small built-in model that has three mistakes in it, recorded, and shows the way to them."""
+"""A tour: records a small built-in model that has three mistakes in it, and shows the way to them."""
 
 from __future__ import annotations
 
