@@ -97,6 +97,8 @@ def _find(folder: str, overrides: Sequence[str]) -> Found:
     if any(counts[severity] for severity in ("error", "warning")):
         return counts, worst, _count(counts)
     seen = "no fault was found" if run.summary.torch else "torch was not imported"
+    if run.summary.torch and (run.summary.exit_status or run.summary.signal):
+        seen = "no fault was found in what was compiled"
     return counts, worst, f"{seen}; recorded in {os.path.relpath(folder)}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from compdbg.model.run import Run
 from compdbg.views.base import Source, View
 from compdbg.views.frames import frames
 from compdbg.views.places import counted, duration
@@ -53,11 +54,25 @@ def verdict(source: Source) -> str:
     """One sentence: how many errors and warnings, and the worst of them."""
     severe = [f for f in source.findings if f.severity != "info"]
     if not severe:
-        return "No fault was found in this run."
+        ended = badly_ended(source.run)
+        return (
+            f"No fault was found in what was compiled; {ended}."
+            if ended
+            else "No fault was found in this run."
+        )
     errors = sum(f.severity == "error" for f in severe)
     warnings = len(severe) - errors
     parts = [counted(n, noun) for n, noun in ((errors, "error"), (warnings, "warning")) if n]
     return f"{' and '.join(parts)}. Worst first: {severe[0].title}"
+
+
+def badly_ended(run: Run) -> str:
+    """How the program failed, as half a sentence; empty if it did not."""
+    if run.summary.signal:
+        return f"the program was ended by signal {run.summary.signal}"
+    if run.summary.exit_status:
+        return f"the program ended with exit status {run.summary.exit_status}"
+    return ""
 
 
 def _end(source: Source) -> str:
