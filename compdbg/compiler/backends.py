@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -27,7 +28,7 @@ from compdbg.compiler.ranges import STATIC, Range, compile_ranges
 from compdbg.compiler.spec_of import FirstDim, batch_symbols, is_static, spec_of
 from compdbg.compiler.splitting import unmatched
 from compdbg.compiler.traced_sizes import TracedSizes, environment_of, traced_sizes
-from compdbg.compiler.twins import Family, families
+from compdbg.compiler.twins import Family, families, varying
 from compdbg.events import Piece as PieceEvent
 from compdbg.events import SplitOpUnmatched
 
@@ -53,6 +54,7 @@ class Backend:
         self.result: CompiledModel | None = None
         self.shapes: list[Condition] = []
         """Guards on sizes: those that the trace added, then those of the compiles of pieces."""
+        self._unmatched: list[SplitOpUnmatched] = []
 
     def __call__(self, module: fx.GraphModule, example_inputs: Sequence[Any]) -> CompiledModel:
         graph = module.graph
@@ -83,7 +85,7 @@ class Backend:
             self.name, self.config, split, compiled, spec, static, self.manager.statics
         )
         self.result.operators = operators
-        self.result.reports = reports
+        self.result.reports = [*reports, *self._unmatched]
         if environment is not None and self.config.dynamic_shapes_config.evaluate_guards:
             _allow_zero_and_one(environment)
         return self.result
@@ -128,10 +130,19 @@ class Backend:
 
     def _check_names(self, graph: fx.Graph) -> None:
         """Say which splitting operators do not occur; the usual cause is a name's spelling."""
-        for name in unmatched(graph, self.config.splitting_ops or []):
-            probe.emit(
-                SplitOpUnmatched(graph=self.name, name=name.name, nearest=name.nearest, exists=name.exists)
+        wanted = self.config.splitting_ops or []
+        found = unmatched(graph, wanted)
+        lacking = {name.name for name in found}
+        for name in found:
+            event = SplitOpUnmatched(
+                graph=self.name,
+                name=name.name,
+                nearest=name.nearest,
+                exists=name.exists,
+                matched=[each for each in wanted if each not in lacking],
             )
+            self._unmatched.append(event)
+            probe.emit(event)
             hint = f"; did you mean {name.nearest!r}?" if name.nearest else ""
             if not name.exists:
                 log.warning("%s: splitting_ops: no operator %r in the graph%s", self.name, name.name, hint)
@@ -144,6 +155,7 @@ class Backend:
             values = {node.name: value_of(node) for node in piece.module.graph.nodes}
             family = family_of.get(piece.name)
             twin = family.head.name if family is not None and family.head is not piece else None
+            apart = family if twin is None else None
             reports.append(
                 PieceEvent(
                     graph=self.name,
@@ -152,7 +164,10 @@ class Backend:
                     ops=piece.ops,
                     split_op=", ".join(dict.fromkeys(piece.split_ops)) or None,
                     shared_with=twin,
-                    differs_by=family.differs_by if family is not None and twin is None else None,
+                    differs_by=apart.differs_by if apart is not None else None,
+                    related_to=apart.related_to if apart is not None else None,
+                    apart=apart.apart if apart is not None else [],
+                    op_counts=dict(Counter(piece.operators)),
                     inputs=boundaries(piece.placeholders, values),
                     outputs=boundaries(piece.results, values),
                 )
@@ -162,18 +177,15 @@ class Backend:
 
 def _without(family: Family, fits: Sequence[bool]) -> Family:
     """The members that do not fit, as a family of their own."""
-    from compdbg.compiler.twins import difference, varying
-
-    index = fits.index(False)
     alike = [i for i, fit in enumerate(fits) if not fit]
     texts = [family.texts[i] for i in alike]
-    return Family(
+    rest = Family(
         members=[family.members[i] for i in alike],
         texts=texts,
         lifted=frozenset(varying(texts)) if len(alike) < len(fits) else frozenset(),
-        differs_by=difference(family.texts[0], family.texts[index]),
-        related_to=family.head.name,
     )
+    rest.stands_apart_from(family, rest.head, texts[0])
+    return rest
 
 
 def _size_positions(piece: Piece, batch: frozenset[sympy.Symbol]) -> list[int]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from compdbg import probe
-from compdbg.compiler.capture_rules import Fault
+from compdbg.compiler.capture_rules import Fault, callers_line
+from compdbg.compiler.static_metadata import Mismatch
 from compdbg.events import AddressChanged, Capture, StaleInput
 
 
@@ -54,6 +55,9 @@ class CaptureReport:
         size: int,
         moved: Iterable[tuple[str, int, int]] = (),
         changed: Iterable[tuple[str, Any, Any]] = (),
+        *,
+        static: Collection[str] = (),
+        form: bool = False,
     ) -> None:
         """A call that could not be replayed: inputs that are elsewhere, and values that are others.
 
@@ -62,6 +66,7 @@ class CaptureReport:
         self._refused += 1
         if str(self._refused).strip("0") != "1" or not probe.active():
             return
+        where = callers_line()
         for name, was, now in moved:
             probe.emit(
                 AddressChanged(
@@ -71,7 +76,9 @@ class CaptureReport:
                     argument=name,
                     captured=hex(was),
                     seen=hex(now),
+                    static=name in static,
                     calls=self._refused,
+                    where=where,
                 )
             )
         for name, before, after in changed:
@@ -84,5 +91,16 @@ class CaptureReport:
                     captured=str(before)[:200],
                     seen=str(after)[:200],
                     calls=self._refused,
+                    form=form,
+                    where=where,
                 )
             )
+
+    def metadata_refused(self, size: int, mismatch: Mismatch) -> None:
+        """A call whose attention metadata does not fit the capture."""
+        name = f"attn_metadata.{mismatch.name}" if mismatch.name else "attn_metadata"
+        if mismatch.kind == "moved":
+            self.refused(size, moved=[(name, int(mismatch.captured, 16), int(mismatch.seen, 16))])
+        else:
+            changed = [(name, mismatch.captured, mismatch.seen)]
+            self.refused(size, changed=changed, form=mismatch.kind == "form")

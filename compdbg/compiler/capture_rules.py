@@ -7,8 +7,9 @@ import re
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import torch
@@ -41,6 +42,8 @@ _TEXTS: tuple[tuple[str, str], ...] = (
 )
 _NOT_THE_PROGRAM = ("<", str(Path(torch.__file__).parent), str(Path(__file__).parent), contextlib.__file__)
 
+_INSTALLED = ("site-packages", "dist-packages", str(Path(contextlib.__file__).parent))
+
 
 class Fault(Struct, frozen=True, kw_only=True):
     """The first thing that a capture can't hold. `kind` is `data.kind` of the finding."""
@@ -54,7 +57,7 @@ class Fault(Struct, frozen=True, kw_only=True):
 
     @property
     def where(self) -> Where | None:
-        return self.stack[-1] if self.stack else None
+        return _innermost(self.stack)
 
 
 @contextlib.contextmanager
@@ -159,10 +162,31 @@ def _fault(kind: str, message: str, op: str = "") -> Fault:
     return Fault(kind=kind, message=message, op=op, stack=stack, thread=threading.current_thread().name)
 
 
-def _program(frames: traceback.StackSummary) -> tuple[Where, ...]:
+def _program(frames: Iterable[traceback.FrameSummary]) -> tuple[Where, ...]:
     """The frames of the program, without torch's, ours and generated code."""
     mine = (f for f in frames if not f.filename.startswith(_NOT_THE_PROGRAM))
     return tuple(Where(f.filename, f.lineno or 0, f.name) for f in mine)[-20:]
+
+
+def callers_line() -> Where | None:
+    """The program's line that this call comes from.
+
+    Code that Dynamo made runs in frames that stand at their function's first line: they are no caller.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    frames: list[traceback.FrameSummary] = []
+    while frame is not None:
+        code = frame.f_code
+        if frame.f_lineno != code.co_firstlineno or code.co_name == "<module>":
+            frames.append(traceback.FrameSummary(code.co_filename, frame.f_lineno, code.co_name))
+        frame = frame.f_back
+    return _innermost(_program(frames[::-1]))
+
+
+def _innermost(stack: Sequence[Where]) -> Where | None:
+    """The innermost frame that is not an installed library's, if there is one."""
+    own = (frame for frame in reversed(stack) if not any(part in frame.file for part in _INSTALLED))
+    return next(own, stack[-1] if stack else None)
 
 
 def _innermost_call(frames: traceback.StackSummary) -> str:

@@ -41,6 +41,8 @@ class CapturedSize:
         self.runs = 0
         self.captured = False
         self.failed = False
+        self.refusal = "disagree"
+        """Why the last call that was not replayed could not be."""
         self.context = ForwardContext(
             batch=BatchDescriptor(size, uniform),
             runtime_mode=mode,
@@ -79,8 +81,9 @@ class CapturedSize:
         """The outputs where the capture leaves them; None if it can't stand for this call."""
         assert self._fixed is not None
         if not self._fixed.hold(flat):
-            fixed = self._fixed
-            self._report.refused(self.size, fixed.moved(flat), fixed.changed(flat))
+            moved = list(self._fixed.moved(flat))
+            self.refusal = "moved" if moved else "changed"
+            self._report.refused(self.size, moved, self._fixed.changed(flat), static=self._fixed.static)
             return None
         context = self.context
         context.true_size = rows
@@ -90,8 +93,8 @@ class CapturedSize:
         else:
             mismatch = self._metadata.update(metadata)
             if mismatch is not None:
-                name = f"attn_metadata.{mismatch.name}" if mismatch.name else "attn_metadata"
-                self._report.refused(self.size, changed=[mismatch._replace(name=name)])
+                self.refusal = mismatch.kind
+                self._report.metadata_refused(self.size, mismatch)
                 return None
         with pushed(context):
             outputs = self.runnable(*flat) if self._plan is None else self._plan.run(flat)

@@ -28,7 +28,7 @@ from compdbg.compiler.static_inputs import SizedCall
 from compdbg.compiler.stitched import Stitched
 from compdbg.compiler.work_record import WorkRecord
 from compdbg.events import Piece as PieceEvent
-from compdbg.events import PieceCompiled
+from compdbg.events import PieceCompiled, SplitOpUnmatched
 
 _into: contextvars.ContextVar[tuple[str, CompilationConfig]] = contextvars.ContextVar("compdbg_loading_into")
 
@@ -65,7 +65,8 @@ class CompiledModel(SerializableCallable):  # type: ignore[misc]
         self._statics = statics
         self.operators: dict[str, str] = {}
         """Factors of the operators in the graph."""
-        self.reports: list[PieceEvent] = []
+        self.reports: list[PieceEvent | SplitOpUnmatched] = []
+        """What was said of the split: told again where the model is loaded."""
         called = {p.name: self._called(p) if p.kind == COMPILED else p.module for p in split.pieces}
         self.stitched = Stitched(split, called, name)
         self._call: Callable[..., Sequence[Any]] = SizedCall(self.stitched, spec, config, name)
@@ -169,8 +170,9 @@ class CompiledModel(SerializableCallable):  # type: ignore[misc]
         if not probe.active():
             return
         for data in pieces:
-            event = msgspec.convert(data, PieceEvent)
-            probe.emit(msgspec.structs.replace(event, graph=self.name, loaded=True))
+            event: Any = msgspec.convert(data, PieceEvent | SplitOpUnmatched)
+            loaded = {"loaded": True} if isinstance(event, PieceEvent) else {}
+            probe.emit(msgspec.structs.replace(event, graph=self.name, **loaded))
         said: set[str] = set()
         for name, piece in self.pieces.items():
             for each, version in piece.versions.items():

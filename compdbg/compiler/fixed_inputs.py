@@ -26,6 +26,8 @@ class FixedInputs:
         fixed = list(fixed)
         tensors = {i: args[i] for i in fixed if isinstance(args[i], torch.Tensor)}
         self._names = names
+        self.static = frozenset(self._name(i) for i in static if i in tensors)
+        """Names of those that are the model's own: parameters and buffers."""
         self._plain = [(i, args[i]) for i in fixed if i not in tensors]
         self._addresses = {i: tensor.data_ptr() for i, tensor in tensors.items()}
         by_object = [i for i, tensor in tensors.items() if i in static and tensor.numel() > 1]

@@ -16,6 +16,7 @@ import torch
 
 from compdbg import probe
 from compdbg.compiler.arena import copy_values
+from compdbg.compiler.capture_rules import callers_line
 from compdbg.compiler.dynamic_spec import DynamicSpec
 from compdbg.compiler.static_metadata import tensors_of
 from compdbg.events import PaddingLeak
@@ -43,6 +44,7 @@ def replay_checked(
         for name, tensor in live.items():
             copy_values(tensor, before[name])
         flat = route.place(inputs, poisoned=poisoned)
+        slot.refusal = "disagree"
         produced = None if flat is None else slot.replay(flat, outer, route.rows)
         return produced, {} if produced is None else _copies(_state(route, produced, live))
 
@@ -101,5 +103,6 @@ def _emit(slot: CapturedSize, route: Route, name: str, plain: torch.Tensor, show
             what=name,
             elements=int(differs.sum()),
             max_abs=None if math.isnan(distance) else distance,
+            where=callers_line(),
         )
     )

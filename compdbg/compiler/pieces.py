@@ -12,7 +12,7 @@ from torch.fx._lazy_graph_module import _make_graph_module
 
 from compdbg.compiler.borders import size_inputs, value_of
 from compdbg.compiler.contexts import State, Switcher, states
-from compdbg.compiler.splitting import COMPILED, INLINED, Part, partition
+from compdbg.compiler.splitting import COMPILED, INLINED, Part, operator_name, partition
 from compdbg.events import Boundary
 
 _KEPT_META = ("example_value", "val", "stack_trace", "nn_module_stack", "custom")
@@ -35,6 +35,12 @@ class Piece(Struct, kw_only=True):
     @property
     def results(self) -> list[str]:
         return [node.name for node in self.module.graph.output_node().args[0]]
+
+    @property
+    def operators(self) -> list[str]:
+        """The operators that it calls, by name, in order."""
+        nodes = self.module.graph.nodes
+        return [operator_name(node) for node in nodes if node.op.startswith("call")]
 
     @property
     def ops(self) -> int:

@@ -26,10 +26,15 @@ class Placement(NamedTuple):
 class Route:
     """How calls of one batch size are served: in the captured size `slot`, or (None) as they are."""
 
-    def __init__(self, served: Served, rows: int, slot: CapturedSize | None, spec: DynamicSpec) -> None:
+    def __init__(
+        self, served: Served, rows: int, slot: CapturedSize | None, spec: DynamicSpec, why: str = ""
+    ) -> None:
         self.served = served
+        self.served.why = spec.why
         self.rows = rows
         self.slot = slot
+        self.why = why
+        """Why there is no slot: a reason of `Dispatch.uncaptured`."""
         self.placements: list[Placement] | None = None
         self._spec = spec
         self._padded = rows

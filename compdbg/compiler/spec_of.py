@@ -15,6 +15,8 @@ from compdbg.compiler.dynamic_spec import BatchDim, DynamicInput, DynamicSpec, S
 from compdbg.compiler.effects import written_inputs
 
 _ARGUMENT = re.compile(r"^L\['(\w+)'\]")
+_LOCAL = re.compile(r"^[LG]\['(\w+)'\]")
+_ENTRY = re.compile(r"\._(?:modules|parameters|buffers)\['([^']*)'\]")
 
 
 class FirstDim(NamedTuple):
@@ -60,6 +62,12 @@ def source_of(node: fx.Node) -> str:
     return str(name() if callable(name) else name)
 
 
+def readable_name(node: fx.Node) -> str:
+    """An input as its program would write it: `self.layers.1.weight`, `kv.size()[1]`."""
+    source = _ENTRY.sub(r".\1", source_of(node))
+    return _LOCAL.sub(r"\1", source) or node.name
+
+
 def argument_of(node: fx.Node) -> str | None:
     """The argument of the call that an input is, or is part of."""
     found = _ARGUMENT.match(source_of(node))
@@ -69,7 +77,7 @@ def argument_of(node: fx.Node) -> str | None:
 def spec_of(graph: fx.Graph, batch: frozenset[sympy.Symbol]) -> DynamicSpec:
     """Where the batch size stands in the inputs and outputs of a graph."""
     inputs = graph.find_nodes(op="placeholder")
-    names = tuple(node.name for node in inputs)
+    names = tuple(readable_name(node) for node in inputs)
     written = written_inputs(graph)
     reader = _Reader(batch)
     sizes = tuple(reader.sizes(inputs))

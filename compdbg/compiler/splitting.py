@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import difflib
 import operator
+import re
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -17,6 +19,7 @@ from torch import fx
 
 from compdbg.compiler.borders import LOCAL, localise_sizes, value_of
 from compdbg.compiler.contexts import is_context_switch
+from compdbg.events import Where
 
 COMPILED, SPLITTING, INLINED = "compiled", "splitting", "inlined"
 
@@ -40,6 +43,7 @@ class Unmatched(NamedTuple):
 
     name: str
     nearest: str | None
+    """An operator of the graph that was perhaps meant; of a name that exists, one not in the list."""
     exists: bool
     """An operator of that name is registered; it only does not occur here."""
 
@@ -95,14 +99,30 @@ def operator_names(node: fx.Node) -> tuple[str, ...]:
     return (f"aten::{name}",) if module.partition(".")[0] in ("torch", "_operator") else ()
 
 
+def operator_name(node: fx.Node) -> str:
+    """One name of a node's operator, in a word."""
+    names = operator_names(node)
+    return names[0] if names else str(getattr(node.target, "__name__", node.target))
+
+
+_FRAME = re.compile(r'File "(?P<file>[^"]*)", line (?P<line>\d+), in (?P<function>\S+)')
+_LIBRARIES = ("site-packages", "dist-packages", str(Path(torch.__file__).parent))
+
+
+def line_of(node: fx.Node) -> Where | None:
+    """The program's line that a node comes from."""
+    for found in reversed(list(_FRAME.finditer(node.meta.get("stack_trace") or ""))):
+        if not any(library in found["file"] for library in _LIBRARIES):
+            return Where(found["file"], int(found["line"]), found["function"])
+    return None
+
+
 def unmatched(graph: fx.Graph, splitting_ops: list[str]) -> list[Unmatched]:
     """The names that match no node, each with the nearest name that would."""
     here = {name for node in graph.nodes for name in operator_names(node)}
-    return [
-        Unmatched(name, None if _exists(name) else _nearest(name, here), _exists(name))
-        for name in splitting_ops
-        if name not in here
-    ]
+    free = here - set(splitting_ops)
+    lacking = ((name, _exists(name)) for name in splitting_ops if name not in here)
+    return [Unmatched(name, _nearest(name, free if exists else here), exists) for name, exists in lacking]
 
 
 def _nearest(name: str, here: set[str]) -> str | None:

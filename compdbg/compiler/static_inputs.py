@@ -50,7 +50,7 @@ class SizedCall:
         captures = mode is not CUDAGraphMode.NONE and spec.size is not None
         self.sizes = sorted(config.cudagraph_capture_sizes or ()) if captures else []
         self.modes = {True: mode.decode_mode(), False: mode.mixed_mode()}
-        self.tally = Tally(name)
+        self.tally = Tally(name, self.sizes[-1] if self.sizes else None)
         self._full = wrap_full(compiled, graph=name, static=spec.static, names=spec.input_names)
         self._arena = Arena()
         self._metadata_arena = Arena()
@@ -75,8 +75,10 @@ class SizedCall:
             warm = warming()
             if warm is not None:
                 warm.enlist(self)
-            if route.slot is None or (torch.is_grad_enabled() and _wants_gradients(inputs)):
-                return self._direct(route, inputs, warm)
+            if route.slot is None:
+                return self._direct(route, inputs, warm, route.why)
+            if torch.is_grad_enabled() and _wants_gradients(inputs):
+                return self._direct(route, inputs, warm, "gradients")
             return self._serve(route, route.slot, inputs, outer, warm)
 
     def clear_graphs(self) -> None:
@@ -89,21 +91,24 @@ class SizedCall:
                 piece.clear_graphs()
 
     def _find_route(self, n: int, uniform: bool) -> Route:
-        slot = self._slot_for(n, uniform)
+        found = self._slot_for(n, uniform)
+        slot, why = (None, found) if isinstance(found, str) else (found, "")
         size = n if slot is None else slot.size
-        route = Route(self.tally.of(n, _compiled_as(self.config, size)), n, slot, self.spec)
+        route = Route(self.tally.of(n, _compiled_as(self.config, size)), n, slot, self.spec, why)
         self._routes[n, uniform] = route
         return route
 
-    def _slot_for(self, n: int, uniform: bool) -> CapturedSize | None:
-        """The capture of the smallest size that holds `n` rows; None where there can't be one."""
+    def _slot_for(self, n: int, uniform: bool) -> CapturedSize | str:
+        """The capture of the smallest size that holds `n` rows; or why there can't be one."""
         mode = self.modes[uniform]
         at = bisect.bisect_left(self.sizes, n)
-        if mode is CUDAGraphMode.NONE or at == len(self.sizes) or n == 0:
-            return None
+        if mode is CUDAGraphMode.NONE:
+            return "mode"
+        if at == len(self.sizes) or n == 0:
+            return "too-large" if n else "empty"
         size = self.sizes[at]
         if size != n and not self.spec.paddable:
-            return None
+            return "unpaddable"
         key = (mode, size, uniform and mode is CUDAGraphMode.FULL)
         if key not in self._slots:
             runnable = self._full if mode is CUDAGraphMode.FULL else self.compiled
@@ -111,14 +116,12 @@ class SizedCall:
                 runnable, mode, size, uniform, graph=self.name, arena=self._metadata_arena
             )
         slot = self._slots[key]
-        return None if slot.failed else slot
+        return "failed" if slot.failed else slot
 
-    def _direct(
-        self, route: Route, inputs: Sequence[Any], warm: Warming | None, *, refused: bool = False
-    ) -> Sequence[Any]:
+    def _direct(self, route: Route, inputs: Sequence[Any], warm: Warming | None, why: str) -> Sequence[Any]:
         """Call without a capture and without padding."""
         if warm is None:
-            route.served.eager_call(refused=refused)
+            route.served.eager_call(why)
         return self.compiled(*inputs)
 
     def _serve(
@@ -133,10 +136,10 @@ class SizedCall:
             self.clear_graphs()
             fresh = self._find_route(route.rows, outer is not None and outer.uniform_decode)
             if fresh.slot is None:
-                return self._direct(fresh, inputs, warm)
+                return self._direct(fresh, inputs, warm, fresh.why)
             route, slot = fresh, fresh.slot
         if route.placements is None and not self._make_room(route, slot, inputs):
-            return self._direct(route, inputs, warm)
+            return self._direct(route, inputs, warm, route.why)
         self._streams.follow(inputs)
         if slot.captured:
             produced = self._replay(route, slot, inputs, outer)
@@ -145,7 +148,7 @@ class SizedCall:
         else:
             produced = self._run(route, slot, inputs, outer, warm)
         if produced is None:
-            return self._direct(route, inputs, warm, refused=slot.captured)
+            return self._direct(route, inputs, warm, slot.refusal)
         return route.finish(produced, inputs, owned=not slot.captured, copy=self.config.copy_outputs)
 
     def _replay(
@@ -154,6 +157,7 @@ class SizedCall:
         if self._checks_padding and route.rows < slot.size:
             return padding_check.replay_checked(route, slot, self.spec, inputs, outer)
         flat = route.place(inputs)
+        slot.refusal = "disagree"
         return None if flat is None else slot.replay(flat, outer, route.rows)
 
     def _run(
@@ -167,6 +171,7 @@ class SizedCall:
         """A call before there is a capture, or the one that is captured; None if it can't be placed."""
         flat = route.place(inputs)
         if flat is None:
+            slot.refusal = "disagree"
             return None
         enough = slot.runs >= max(1, self.config.cudagraph_num_of_warmups)
         capture = enough if warm is None else warm.capture
@@ -178,8 +183,10 @@ class SizedCall:
             route.served.captures += 1
             if warm is None:
                 route.served.replay()
+        elif warm is None and slot.failed:
+            route.served.eager_call("failed")
         elif warm is None:
-            route.served.eager_call(warm_up=not slot.failed)
+            route.served.warm_up()
         if slot.failed:
             self._routes.clear()
         return produced
@@ -194,7 +201,7 @@ class SizedCall:
                     self._buffers[index] = buffer
                     buffer.view(largest)
         except (Unpaddable, AttributeError):
-            route.slot = None
+            route.slot, route.why = None, "layout"
             return False
         buffers = [self._buffers[index] for index, _ in self._passed.copied()]
         route.make_placements(buffers, slot.size)

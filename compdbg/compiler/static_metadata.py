@@ -25,6 +25,9 @@ class Mismatch(NamedTuple):
     name: str
     captured: str
     seen: str
+    kind: str
+    """`changed`: another value; `moved`: a tensor that is written to is elsewhere; `form`: it has
+    other tensors, or tensors of other shapes."""
 
 
 class StaticMetadata:
@@ -71,17 +74,18 @@ class StaticMetadata:
         for name, target in self._tensors.items():
             source = tensors.get(name)
             if source is None or source.shape != target.shape or source.dtype is not target.dtype:
-                return Mismatch(name, _form(target), _form(source))
+                return Mismatch(name, _form(target), _form(source), "form")
             if name in self._written and source.data_ptr() != target.data_ptr():
-                return Mismatch(name, hex(target.data_ptr()), hex(source.data_ptr()))
+                return Mismatch(name, hex(target.data_ptr()), hex(source.data_ptr()), "moved")
         if len(tensors) != len(self._tensors):
             extra = next(name for name in tensors if name not in self._tensors)
-            return Mismatch(extra, "None", _form(tensors[extra]))
+            return Mismatch(extra, "None", _form(tensors[extra]), "form")
         for name, value in _leaves(fitted, None):
             if name in tensors or (self._read is not None and name.partition(".")[0] not in self._read):
                 continue
             if name not in self._plain or not _equal(self._plain[name], value):
-                return Mismatch(name, repr(self._plain.get(name))[:200], repr(value)[:200])
+                kind = "changed" if name in self._plain else "form"
+                return Mismatch(name, repr(self._plain.get(name))[:200], repr(value)[:200], kind)
         self._copies([tensors[name] for name in self._copied])
         return None
 

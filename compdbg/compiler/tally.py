@@ -7,6 +7,8 @@ import weakref
 from compdbg import probe
 from compdbg.events import Dispatch
 
+_REFUSED = ("moved", "changed", "form", "disagree")
+
 
 class Served:
     """The counts of one size."""
@@ -16,18 +18,23 @@ class Served:
         "compiled_as",
         "eager_calls",
         "graph",
+        "largest",
         "next_word",
         "padded_to",
         "refused",
         "replays",
         "size",
+        "uncaptured",
         "warm_ups",
+        "why",
     )
 
-    def __init__(self, graph: str, size: int, compiled_as: str | None) -> None:
+    def __init__(self, graph: str, size: int, compiled_as: str | None, largest: int | None = None) -> None:
         self.graph = graph
         self.size = size
         self.compiled_as = compiled_as
+        self.largest = largest
+        self.why = ""
         self.padded_to: int | None = None
         self.begin()
 
@@ -35,6 +42,7 @@ class Served:
         """Count from zero."""
         self.replays = self.captures = 0
         self.eager_calls = self.warm_ups = self.refused = 0
+        self.uncaptured: dict[str, int] = {}
         self.next_word = 1
 
     def replay(self) -> None:
@@ -42,11 +50,18 @@ class Served:
             self.replays += 1
             self._count()
 
-    def eager_call(self, *, warm_up: bool = False, refused: bool = False) -> None:
+    def warm_up(self) -> None:
         if probe.active():
             self.eager_calls += 1
-            self.warm_ups += warm_up
-            self.refused += refused
+            self.warm_ups += 1
+            self._count()
+
+    def eager_call(self, reason: str) -> None:
+        """A call without a capture that is no warm-up. `reason` is one of `Dispatch.uncaptured`."""
+        if probe.active():
+            self.eager_calls += 1
+            self.refused += reason in _REFUSED
+            self.uncaptured[reason] = self.uncaptured.get(reason, 0) + 1
             self._count()
 
     def _count(self) -> None:
@@ -66,6 +81,9 @@ class Served:
                 eager_calls=self.eager_calls,
                 warm_ups=self.warm_ups,
                 refused=self.refused,
+                uncaptured=dict(self.uncaptured),
+                why=self.why,
+                largest=self.largest,
             )
         )
 
@@ -73,15 +91,16 @@ class Served:
 class Tally:
     """The counts of one graph, by size."""
 
-    def __init__(self, graph: str) -> None:
+    def __init__(self, graph: str, largest: int | None = None) -> None:
         self.graph = graph
+        self.largest = largest
         self.sizes: dict[int, Served] = {}
         _open.add(self)
 
     def of(self, size: int, compiled_as: str | None = None) -> Served:
         served = self.sizes.get(size)
         if served is None:
-            served = self.sizes[size] = Served(self.graph, size, compiled_as)
+            served = self.sizes[size] = Served(self.graph, size, compiled_as, self.largest)
         return served
 
     def close(self) -> None:

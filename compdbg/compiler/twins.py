@@ -17,6 +17,8 @@ from torch import fx
 from compdbg.compiler.piece_text import Constant, PieceText, piece_text
 from compdbg.compiler.pieces import Piece
 from compdbg.compiler.refake import Ready
+from compdbg.compiler.splitting import line_of, operator_name
+from compdbg.events import Apart
 
 
 class Family(Struct):
@@ -29,6 +31,8 @@ class Family(Struct):
     """The constant for which the family is not one with an earlier one."""
     related_to: str | None = None
     """The first piece of that earlier family."""
+    apart: list[Apart] = []
+    """All constants that the two have with other values."""
 
     @property
     def head(self) -> Piece:
@@ -46,6 +50,25 @@ class Family(Struct):
     def text(self) -> str:
         return self.texts[0].full(self.lifted)
 
+    def stands_apart_from(self, other: Family, piece: Piece, text: PieceText) -> None:
+        """Say by which constants `piece`, the first of this family, is not one of the other's."""
+        self.related_to = other.head.name
+        self.differs_by = difference(other.texts[0], text)
+        nodes = {node.name: node for node in piece.module.graph.nodes}
+        pairs = zip(other.texts[0].constants, text.constants, strict=True)
+        differing = [(a, b) for a, b in pairs if not _same(a, b)]
+        fixed = [(a, b) for a, b in differing if not b.liftable] or differing
+        self.apart = [
+            Apart(
+                op=operator_name(nodes[mine.node]),
+                argument=_place(mine.path),
+                here=repr(mine.value)[:100],
+                there=repr(theirs.value)[:100],
+                where=line_of(nodes[mine.node]),
+            )
+            for theirs, mine in fixed
+        ]
+
 
 def families(pieces: Sequence[Piece], batch: frozenset[sympy.Symbol]) -> list[Family]:
     """Group pieces that can be compiled as one, in the order of their first members."""
@@ -58,8 +81,7 @@ def families(pieces: Sequence[Piece], batch: frozenset[sympy.Symbol]) -> list[Fa
         if family is None:
             family = Family(members=[], texts=[])
             if relatives:
-                family.related_to = relatives[0].head.name
-                family.differs_by = difference(relatives[0].texts[0], text)
+                family.stands_apart_from(relatives[0], piece, text)
             relatives.append(family)
             found.append(family)
         family.members.append(piece)
@@ -84,6 +106,12 @@ def difference(one: PieceText, other: PieceText) -> str:
     pairs = [(a, b) for a, b in zip(one.constants, other.constants, strict=True) if not _same(a, b)]
     a, b = next(((a, b) for a, b in pairs if not a.liftable), pairs[0])
     return f"{b.node}: {b.value!r} where {a.node} has {a.value!r}"
+
+
+def _place(path: tuple[Any, ...]) -> str:
+    """`argument 1`, or the keyword's name."""
+    kind, *steps = path
+    return str(steps[0]) if kind == "kwargs" else f"argument {steps[0]}"
 
 
 def varying(texts: Sequence[PieceText]) -> Iterable[int]:

@@ -54,6 +54,7 @@ from compdbg.events.graphs import (
 from compdbg.events.guards import Guard, GuardAudit, Guards, GuardViolation
 from compdbg.events.ops import OpsChecked, OpWrong
 from compdbg.events.pipeline import (
+    Apart,
     Boundary,
     Capture,
     ConfigValue,
@@ -76,7 +77,7 @@ from compdbg.events.process import (
 from compdbg.events.symbols import SizeBranch, Symbol, SymbolFixed
 
 __all__ = [
-    "SCHEMA", "AddressChanged", "Boundary", "CacheLookup", "CacheProblem", "CachedWork", "Capture",
+    "SCHEMA", "AddressChanged", "Apart", "Boundary", "CacheLookup", "CacheProblem", "CachedWork", "Capture",
     "ChildEnd", "CloneKept", "CloneRemoved", "CompileError", "CompileRequest", "ConfigValue",
     "CudagraphRecord", "CudagraphSkip", "Decorated", "Dispatch", "EffectRemoved", "Event", "EventsLost",
     "FactorChange", "FrameCalls", "FrameEnd", "FrameStart", "FusionCalled", "FusionCompile", "FusionEnabled",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compdbg.events.base import Event
+from compdbg.events.base import Event, Where
 
 
 class AddressChanged(Event, frozen=True):
@@ -20,10 +20,15 @@ class AddressChanged(Event, frozen=True):
     static: bool = False
     """The argument is a parameter or a buffer of the model."""
     calls: int = 1
+    where: Where | None = None
+    """The program's line that made the call."""
 
 
 class StaleInput(Event, frozen=True):
-    """The capture has read a plain value that is another one now: it ran without the capture."""
+    """The capture has read a value that is another one now: such calls ran without the capture.
+
+    `form`: it is no value that changed, but metadata of another shape, or of other parts.
+    """
 
     graph: str
     piece: str
@@ -32,6 +37,9 @@ class StaleInput(Event, frozen=True):
     captured: str
     seen: str
     calls: int = 1
+    form: bool = False
+    where: Where | None = None
+    """The program's line that made the call."""
 
 
 class PaddingLeak(Event, frozen=True):
@@ -44,3 +52,5 @@ class PaddingLeak(Event, frozen=True):
     """`output 0`, or the name of the input that was written to."""
     elements: int
     max_abs: float | None = None
+    where: Where | None = None
+    """The program's line that made the call."""

@@ -36,12 +36,23 @@ class Boundary(Struct, frozen=True, kw_only=True, omit_defaults=True):
     dtype: str = ""
 
 
+class Apart(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A constant of one piece that stands in an otherwise equal one with another value."""
+
+    op: str
+    argument: str
+    """`argument 1`, or the keyword."""
+    here: str
+    there: str
+    where: Where | None = None
+
+
 class Piece(Event, frozen=True):
     """One piece of a split graph. `piece_kind`: `compiled`, `splitting`, `inlined`.
 
-    `shared_with` is the first compiled piece that is equal to this one; `differs_by` names the
-    constant without which the two would be. A piece that came `loaded` from a cache is known by its
-    name and its twin only.
+    `shared_with` is the first compiled piece that is equal to this one. Where no piece is, but would
+    be without a constant, `related_to` is the first such piece, `differs_by` says the constant, and
+    `apart` are all of them. A piece that came `loaded` from a cache is known by its name and its twin only.
     """
 
     graph: str
@@ -54,16 +65,27 @@ class Piece(Event, frozen=True):
     inputs: list[Boundary] = []
     outputs: list[Boundary] = []
     differs_by: str | None = None
+    related_to: str | None = None
+    apart: list[Apart] = []
     text: str | None = None
+    op_counts: dict[str, int] = {}
+    """Operators by name, as the graph has them: `aten::add`, `linear`, `view`."""
+    splitter: str = ""
+    """What split the graph, where it was not the built-in compiler or vLLM: a function's name."""
 
 
 class SplitOpUnmatched(Event, frozen=True):
-    """A name in `splitting_ops` that no operator of the graph has. `exists`: it is registered."""
+    """A name in `splitting_ops` that no operator of the graph has. `exists`: it is registered.
+
+    `nearest` is a name in the graph that may have been meant; `matched` are the other names in the
+    list, which the graph has.
+    """
 
     graph: str
     name: str
     nearest: str | None = None
     exists: bool = False
+    matched: list[str] = []
 
 
 class PieceCompiled(Event, frozen=True):
@@ -82,7 +104,10 @@ class Dispatch(Event, frozen=True):
 
     `eager_calls` ran without a CUDA graph: the compiled code itself, as `compiled_as` says;
     `warm_ups` of them because a size runs once before it is captured, `refused` of them because
-    an input had moved or a value changed since the capture.
+    an input had moved or a value changed since the capture. `uncaptured` are the reasons, each with
+    its calls: `too-large`, `mode` (batches of this kind are not captured), `empty`, `unpaddable` (as
+    `why` says), `failed`, `layout`, `gradients`, `disagree` (an input has another size or form than
+    the batch says), `moved`, `changed`, `form` (metadata of another form).
     """
 
     graph: str
@@ -94,6 +119,10 @@ class Dispatch(Event, frozen=True):
     eager_calls: int = 0
     warm_ups: int = 0
     refused: int = 0
+    uncaptured: dict[str, int] = {}
+    why: str = ""
+    largest: int | None = None
+    """The largest size that is to be captured."""
 
 
 class Capture(Event, frozen=True):

@@ -10,6 +10,9 @@ import msgspec
 from compdbg.findings.base import Finding, Rule
 from compdbg.findings.cache_miss import cache_miss
 from compdbg.findings.cache_unusable import cache_unusable
+from compdbg.findings.capture_address_changed import capture_address_changed
+from compdbg.findings.capture_failed import capture_failed
+from compdbg.findings.capture_stale_input import capture_stale_input
 from compdbg.findings.clone_kept import clone_kept
 from compdbg.findings.clone_removed import clone_removed
 from compdbg.findings.compile_failed import compile_failed
@@ -23,17 +26,26 @@ from compdbg.findings.guard_dropped_violated import guard_dropped_violated
 from compdbg.findings.guards_kept import guards_kept
 from compdbg.findings.nothing_compiled import nothing_compiled
 from compdbg.findings.op_schema_wrong import op_schema_wrong
+from compdbg.findings.padded_rows_leak import padded_rows_leak
+from compdbg.findings.padding_waste import padding_waste
 from compdbg.findings.pattern_unmatchable import pattern_unmatchable
+from compdbg.findings.pieces_not_shared import pieces_not_shared
 from compdbg.findings.recompile_limit import recompile_limit
 from compdbg.findings.recompiles import recompiles
 from compdbg.findings.recorder_degraded import recorder_degraded
 from compdbg.findings.side_effect_removed import side_effect_removed
+from compdbg.findings.size_not_captured import size_not_captured
 from compdbg.findings.slow_compile import slow_compile
+from compdbg.findings.split_empty_piece import split_empty_piece
+from compdbg.findings.split_op_unmatched import split_op_unmatched
 from compdbg.model.run import Run
 
 RULES: tuple[Rule, ...] = (
     cache_miss,
     cache_unusable,
+    capture_address_changed,
+    capture_failed,
+    capture_stale_input,
     clone_kept,
     clone_removed,
     compile_failed,
@@ -47,12 +59,18 @@ RULES: tuple[Rule, ...] = (
     guards_kept,
     nothing_compiled,
     op_schema_wrong,
+    padded_rows_leak,
+    padding_waste,
     pattern_unmatchable,
+    pieces_not_shared,
     recompile_limit,
     recompiles,
     recorder_degraded,
     side_effect_removed,
+    size_not_captured,
     slow_compile,
+    split_empty_piece,
+    split_op_unmatched,
 )
 
 _BEFORE: tuple[tuple[str, ...], ...] = (

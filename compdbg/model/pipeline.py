@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 from msgspec import Struct
 
-from compdbg.events import Boundary, Capture, ConfigValue, Dispatch, Piece, PieceCompiled
+from compdbg.events import Apart, Boundary, Capture, ConfigValue, Dispatch, Piece, PieceCompiled
+from compdbg.model.operators import computes
 from compdbg.store.reader import Log
 
 
@@ -39,6 +40,21 @@ class SplitPiece(Struct, frozen=True, kw_only=True):
     compiles: list[str]
     """Ranges and sizes that the piece was compiled or loaded for."""
     event: str
+    related_to: str | None
+    """The first piece that this one would be a twin of, but for the constants in `apart`."""
+    apart: list[Apart]
+    op_counts: dict[str, int]
+    splitter: str | None
+    """What split the graph, where it was neither the built-in compiler nor vLLM."""
+    compile_ms: float
+    process: str
+
+    @property
+    def computing(self) -> int | None:
+        """How many of its operators compute something; None where they are not known."""
+        if self.loaded and not self.op_counts:
+            return None
+        return sum(count for name, count in self.op_counts.items() if computes(name))
 
 
 class ServedSize(Struct, frozen=True, kw_only=True):
@@ -64,6 +80,13 @@ class ServedSize(Struct, frozen=True, kw_only=True):
     warm_ups: int
     refused: int
     fault: str | None
+    uncaptured: dict[str, int]
+    """Why calls that were no warm-ups ran without a capture, with their number; see `Dispatch`."""
+    why: str
+    """Why rows can't be added, where they can't."""
+    largest: int | None
+    """The largest size that is to be captured."""
+    events: list[str]
 
 
 class Setting(Struct, frozen=True, kw_only=True):
@@ -79,8 +102,10 @@ class Setting(Struct, frozen=True, kw_only=True):
 
 def build_pieces(log: Log) -> list[SplitPiece]:
     compiles: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+    spent: dict[tuple[str, str, str], float] = defaultdict(float)
     for header, event in log.of(PieceCompiled):
         compiles[header.process, event.graph, event.piece].append(event.range)
+        spent[header.process, event.graph, event.piece] += 0.0 if event.reused else event.duration_ms
     return [
         SplitPiece(
             graph=piece.graph,
@@ -95,6 +120,12 @@ def build_pieces(log: Log) -> list[SplitPiece]:
             loaded=piece.loaded,
             compiles=compiles.get((header.process, piece.graph, piece.piece), []),
             event=header.id,
+            related_to=piece.related_to,
+            apart=piece.apart,
+            op_counts=piece.op_counts,
+            splitter=piece.splitter or None,
+            compile_ms=spent.get((header.process, piece.graph, piece.piece), 0.0),
+            process=header.process,
         )
         for header, piece in log.of(Piece)
     ]
@@ -115,8 +146,10 @@ def _crossings(values: list[Boundary]) -> list[Crossing]:
 def build_sizes(log: Log) -> list[ServedSize]:
     """One row a graph and size: the last tally of each process, added up; captures beside it."""
     last: dict[tuple[str, str, int], Dispatch] = {}
+    events: dict[tuple[str, int], dict[str, str]] = defaultdict(dict)
     for header, event in log.of(Dispatch):
         last[header.process, event.graph, event.size] = event
+        events[event.graph, event.size][header.process] = header.id
     captured: dict[tuple[str, int], list[Capture]] = defaultdict(list)
     for _, capture in log.of(Capture):
         captured[capture.graph, capture.size].append(capture)
@@ -124,10 +157,15 @@ def build_sizes(log: Log) -> list[ServedSize]:
     for dispatch in last.values():
         called[dispatch.graph, dispatch.size].append(dispatch)
     keys = sorted({*called, *captured}, key=lambda k: (k[0], k[1]))
-    return [_size(graph, size, called[graph, size], captured[graph, size]) for graph, size in keys]
+    return [_size(*key, called[key], captured[key], list(events.get(key, {}).values())) for key in keys]
 
 
-def _size(graph: str, size: int, calls: list[Dispatch], captures: list[Capture]) -> ServedSize:
+def _size(
+    graph: str, size: int, calls: list[Dispatch], captures: list[Capture], events: list[str]
+) -> ServedSize:
+    uncaptured: Counter[str] = Counter()
+    for call in calls:
+        uncaptured.update(call.uncaptured)
     done = [c for c in captures if c.error is None]
     measured = [c.bytes for c in done if c.bytes is not None]
     return ServedSize(
@@ -147,6 +185,10 @@ def _size(graph: str, size: int, calls: list[Dispatch], captures: list[Capture])
         warm_ups=sum(c.warm_ups for c in calls),
         refused=sum(c.refused for c in calls),
         fault=next((c.fault or c.error for c in captures if c.error is not None), None),
+        uncaptured=dict(uncaptured),
+        why=next((c.why for c in calls if c.why), ""),
+        largest=max((c.largest for c in calls if c.largest is not None), default=None),
+        events=events,
     )
 
 

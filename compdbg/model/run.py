@@ -8,6 +8,17 @@ from pathlib import Path
 
 from compdbg.events import CloneRemoved
 from compdbg.model.caches import Lookup, Problem, build_cache_problems, build_lookups
+from compdbg.model.capture_sizes import Padding, build_padding
+from compdbg.model.captures import (
+    FailedCapture,
+    Leak,
+    MovedInputs,
+    StaleValue,
+    build_failed_captures,
+    build_leaks,
+    build_moved_inputs,
+    build_stale_values,
+)
 from compdbg.model.frames import Frames, build_frames
 from compdbg.model.fusion import Fusion
 from compdbg.model.graphs import GraphStage, build_graphs
@@ -31,9 +42,11 @@ from compdbg.model.pipeline import (
     build_sizes,
 )
 from compdbg.model.recompiles import History, build_histories
+from compdbg.model.splits import NearTwins, UnmatchedOp, build_near_twins, build_unmatched
 from compdbg.model.summary import Summary, summarise
 from compdbg.model.symbols import Dimension, build_dimensions
 from compdbg.model.time import Times
+from compdbg.model.uncaptured import Uncaptured, build_uncaptured
 from compdbg.model.uncompiled import Uncompiled, build_uncompiled
 from compdbg.store.locate import find_run
 from compdbg.store.reader import Log, read_log
@@ -60,6 +73,38 @@ class Run:
     @cached_property
     def sizes(self) -> list[ServedSize]:
         return build_sizes(self.log)
+
+    @cached_property
+    def unmatched_split_ops(self) -> list[UnmatchedOp]:
+        return build_unmatched(self.log)
+
+    @cached_property
+    def near_twins(self) -> list[NearTwins]:
+        return build_near_twins(self.pieces)
+
+    @cached_property
+    def failed_captures(self) -> list[FailedCapture]:
+        return build_failed_captures(self.log)
+
+    @cached_property
+    def moved_inputs(self) -> list[MovedInputs]:
+        return build_moved_inputs(self.log, self.sizes)
+
+    @cached_property
+    def stale_values(self) -> list[StaleValue]:
+        return build_stale_values(self.log, self.sizes)
+
+    @cached_property
+    def leaks(self) -> list[Leak]:
+        return build_leaks(self.log)
+
+    @cached_property
+    def uncaptured(self) -> list[Uncaptured]:
+        return build_uncaptured(self.sizes)
+
+    @cached_property
+    def padding(self) -> list[Padding]:
+        return build_padding(self.sizes)
 
     @cached_property
     def settings(self) -> list[Setting]:

@@ -1,0 +1,82 @@
+"""The split beyond its pieces: names that matched nothing, and pieces that are nearly equal."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from compdbg.events import Piece, SplitOpUnmatched
+from compdbg.model.pipeline import SplitPiece
+from compdbg.store.reader import Log
+
+
+class UnmatchedOp(Struct, frozen=True, kw_only=True):
+    """A name of `splitting_ops` that no graph of the run has. `matched`: other names in the list."""
+
+    name: str
+    nearest: str | None
+    exists: bool
+    matched: list[str]
+    graphs: list[str]
+    events: list[str]
+
+
+class NearTwins(Struct, frozen=True, kw_only=True):
+    """Pieces of one split that are equal but for constants: the first, and one of each other value."""
+
+    graph: str
+    first: SplitPiece
+    others: list[SplitPiece]
+    members: int
+    """All of them, twins that share a compile with one of these included."""
+
+    @property
+    def events(self) -> list[str]:
+        return [self.first.event, *(piece.event for piece in self.others)]
+
+
+def build_unmatched(log: Log) -> list[UnmatchedOp]:
+    """A name counts as matched where any graph of the run is split at it."""
+    used = {name for _, piece in log.of(Piece) if piece.split_op for name in piece.split_op.split(", ")}
+    found: dict[str, list[tuple[str, SplitOpUnmatched]]] = defaultdict(list)
+    for header, event in log.of(SplitOpUnmatched):
+        if event.name not in used:
+            found[event.name].append((header.id, event))
+    return [
+        UnmatchedOp(
+            name=name,
+            nearest=next((e.nearest for _, e in events if e.nearest), None),
+            exists=any(e.exists for _, e in events),
+            matched=sorted({other for _, e in events for other in e.matched}),
+            graphs=list(dict.fromkeys(e.graph for _, e in events)),
+            events=[event_id for event_id, _ in events],
+        )
+        for name, events in found.items()
+    ]
+
+
+def build_near_twins(pieces: Sequence[SplitPiece]) -> list[NearTwins]:
+    """Only pieces that give the same kind of values: else a constant is a size, and no accident."""
+    by_name = {(p.process, p.graph, p.piece): p for p in pieces}
+    groups: dict[tuple[str, str], dict[str, SplitPiece]] = defaultdict(dict)
+    first: dict[tuple[str, str], SplitPiece] = {}
+    for piece in pieces:
+        root = by_name.get((piece.process, piece.graph, piece.related_to or ""))
+        if root is None or piece.shared_with or _gives(piece) != _gives(root):
+            continue
+        key = (piece.graph, root.piece)
+        first.setdefault(key, root)
+        groups[key].setdefault(piece.piece, piece)
+    return [_near_twins(first[key], list(others.values()), pieces) for key, others in groups.items()]
+
+
+def _near_twins(first: SplitPiece, others: list[SplitPiece], pieces: Sequence[SplitPiece]) -> NearTwins:
+    names = {first.piece, *(p.piece for p in others)}
+    shared = {p.piece for p in pieces if p.graph == first.graph and p.shared_with in names}
+    return NearTwins(graph=first.graph, first=first, others=others, members=len(names | shared))
+
+
+def _gives(piece: SplitPiece) -> list[tuple[str, object, str | None]]:
+    return [(out.type, out.shape, out.dtype) for out in piece.outputs or []]
