@@ -19,6 +19,8 @@ COMMANDS: dict[str, str] = {
     "run": "run a program and record what torch compiles in it",
     "show": "one view of a run as text: summary, findings, guards, fusion, ...",
     "explain": "the findings, each with cause, evidence, your line and what to do",
+    "diff": "what changed between two runs, or two ranks of a run",
+    "check": "a gate for CI: a run against expectations, or against an earlier run",
     "runs": "the runs below this directory",
     "doctor": "check the environment and every hook",
     "demo": "a recorded tour on the built-in model",

@@ -28,6 +28,7 @@ from compdbg.findings.nothing_compiled import nothing_compiled
 from compdbg.findings.op_schema_wrong import op_schema_wrong
 from compdbg.findings.padded_rows_leak import padded_rows_leak
 from compdbg.findings.padding_waste import padding_waste
+from compdbg.findings.pages import CODES
 from compdbg.findings.pattern_unmatchable import pattern_unmatchable
 from compdbg.findings.pieces_not_shared import pieces_not_shared
 from compdbg.findings.recompile_limit import recompile_limit
@@ -38,6 +39,7 @@ from compdbg.findings.size_not_captured import size_not_captured
 from compdbg.findings.slow_compile import slow_compile
 from compdbg.findings.split_empty_piece import split_empty_piece
 from compdbg.findings.split_op_unmatched import split_op_unmatched
+from compdbg.findings.third_party import third_party_codes, third_party_findings
 from compdbg.model.run import Run
 
 RULES: tuple[Rule, ...] = (
@@ -99,8 +101,14 @@ _RESULTS = {"wrong": 0, "failed": 1, "same": 2, None: 3}
 def find_all(run: Run) -> list[Finding]:
     """All findings of a run, most costly first, `F1` on."""
     found = [finding for rule in RULES for finding in rule(run)]
+    found += third_party_findings(run)
     ranked = sorted(_without_effects(found), key=_rank)
     return [_named(finding, n) for n, finding in enumerate(ranked, 1)]
+
+
+def known_codes() -> list[str]:
+    """Every code that a finding can have here: ours, and those of rules of other packages."""
+    return [*CODES, *third_party_codes()]
 
 
 def _without_effects(found: list[Finding]) -> list[Finding]:
@@ -133,5 +141,5 @@ def _named(finding: Finding, number: int) -> Finding:
         finding,
         id=f"F{number}",
         fingerprint=hashlib.blake2b(key.encode(), digest_size=6).hexdigest(),
-        doc=f"findings/{finding.code}.md",
+        doc=f"findings/{finding.code}.md" if finding.code in CODES else finding.doc,
     )

@@ -32,6 +32,12 @@ class PassFusion(Struct, frozen=True, kw_only=True):
     rows: list[FusionRow]
     custom: bool
 
+    def __repr__(self) -> str:
+        """Short, with the near miss: what a failed assertion shows of it."""
+        missed = (f"{row.pattern} {row.why}" for row in self.rows if row.outcome == "missed")
+        why = next(missed, None) or next((row.why for row in self.rows if row.matched is None), "")
+        return f"<{self.name} {self.outcome}, matched {self.matched}{why and f'; {why}'}>"
+
 
 class Fusion:
     """What became of every fusion of a run: iterate over rows, or take a pass by any of its names."""
@@ -51,7 +57,7 @@ class Fusion:
             mine = [s for s in self.sites if (s.process, s.pass_id) == key]
             found += [self._with_form(row, applied) for row in rows_of(applied, mine)]
         known = cached_rows(self._log)
-        told = {(row.process, row.pass_) for row in known}
+        told = {(row.process, name) for row in known for name in (row.pass_, *row.pass_aliases)}
         found += known
         found += [idle_row(i) for i in self.idle if i.outcome != "cached" or (i.process, i.name) not in told]
         return sorted(found, key=lambda r: (not r.custom, r.pass_))
@@ -79,7 +85,8 @@ class Fusion:
         for found in self.passes:
             if name == found.name or name in found.aliases:
                 return found
-        raise KeyError(name)
+        seen = ", ".join(p.name for p in self.passes if p.custom) or "none"
+        raise KeyError(f"no pass {name!r} was seen in this run; custom passes seen: {seen}")
 
     def __contains__(self, name: object) -> bool:
         return any(name == p.name or name in p.aliases for p in self.passes)

@@ -12,9 +12,10 @@ from compdbg.model.summary import Summary
 SCHEMA = 1
 
 
-def answer(run: Summary | None, items: Sequence[Any]) -> str:
-    """`{"schema": 1, "run": ..., "items": [...]}` on one line."""
-    return msgspec.json.encode({"schema": SCHEMA, "run": run, "items": list(items)}, enc_hook=str).decode()
+def answer(run: Summary | None, items: Sequence[Any], **more: Summary) -> str:
+    """`{"schema": 1, "run": ..., "items": [...]}` on one line; `more` are further runs."""
+    answered = {"schema": SCHEMA, "run": run, **more, "items": list(items)}
+    return msgspec.json.encode(answered, enc_hook=str).decode()
 
 
 def failure(code: str, message: str, **more: str) -> str:

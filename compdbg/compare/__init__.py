@@ -1,0 +1,1 @@
+"""What changed between two runs: both told as facts under names that are the same in each run."""

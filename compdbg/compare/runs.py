@@ -1,0 +1,83 @@
+"""Two runs compared: every difference, as a view, a key, and what each run has there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from compdbg.compare.factors import factor_changes
+from compdbg.compare.facts import Facts, facts_of
+from compdbg.compare.findings import unmatched
+from compdbg.compare.graphs import Change, graph_changes, work_of
+from compdbg.compare.names import Script, script_of
+from compdbg.compare.times import time_changes
+from compdbg.findings.base import Finding
+from compdbg.model.run import Run
+
+VIEWS = ("summary", "findings", "config", "frames", "guards", "fusion", "passes", "splits", "sizes", "cache",
+         "time")  # fmt: skip
+_BY_TIME = ("slow-compile",)
+"""Findings about how long things took, which differ between any two runs."""
+
+
+class Difference(Struct, frozen=True, kw_only=True):
+    """One difference. `a` and `b` are what the two runs have; None where one has nothing."""
+
+    view: str
+    key: str
+    change: Literal["added", "removed", "changed"]
+    a: str | None
+    b: str | None
+
+
+def compare(a: Run, found_a: Sequence[Finding], b: Run, found_b: Sequence[Finding]) -> list[Difference]:
+    """All differences, in the order of the views."""
+    script = script_of(b, a)
+    found = [*_findings(found_a, found_b, script), *_facts(facts_of(a), facts_of(b, script))]
+    found += _of("passes", graph_changes(work_of(a), work_of(b, script)))
+    found += _of("cache", factor_changes(a, b))
+    found += _of("time", time_changes(a, b))
+    return sorted(found, key=lambda d: VIEWS.index(d.view))
+
+
+def _difference(view: str, key: str, a: str | None, b: str | None) -> Difference:
+    change: Literal["added", "removed", "changed"] = (
+        "added" if a is None else "removed" if b is None else "changed"
+    )
+    return Difference(view=view, key=key, change=change, a=a, b=b)
+
+
+def _of(view: str, changes: Iterator[Change]) -> Iterator[Difference]:
+    return (_difference(view, c.key, c.a, c.b) for c in changes)
+
+
+def _facts(a: Facts, b: Facts) -> Iterator[Difference]:
+    for key in dict.fromkeys([*a.values, *b.values]):
+        before, after = a.values.get(key), b.values.get(key)
+        hidden = key in a.weak | b.weak and (before is None or after is None)
+        if before != after and not hidden:
+            yield _difference(*key, before, after)
+
+
+def _findings(a: Sequence[Finding], b: Sequence[Finding], script: Script) -> Iterator[Difference]:
+    a, b = ([f for f in found if f.code not in _BY_TIME] for found in (a, b))
+    gone, new = (
+        {_key(f): _said(f) for f in found} for found in (unmatched(a, b, script), unmatched(b, a, script))
+    )
+    yield from (_difference("findings", key, said, None) for key, said in gone.items())
+    yield from (_difference("findings", key, None, said) for key, said in new.items())
+    before = {f.fingerprint: f for f in a}
+    for finding in b:
+        old = before.get(finding.fingerprint)
+        if old is not None and old.severity != finding.severity:
+            yield _difference("findings", _key(finding), _said(old), _said(finding))
+
+
+def _key(finding: Finding) -> str:
+    return f"{finding.code} {finding.fingerprint}"
+
+
+def _said(finding: Finding) -> str:
+    return f"{finding.severity}: {finding.title}"
