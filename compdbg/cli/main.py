@@ -21,6 +21,7 @@ COMMANDS: dict[str, str] = {
     "explain": "the findings, each with cause, evidence, your line and what to do",
     "diff": "what changed between two runs, or two ranks of a run",
     "check": "a gate for CI: a run against expectations, or against an earlier run",
+    "tui": "explore a run in the terminal",
     "runs": "the runs below this directory",
     "doctor": "check the environment and every hook",
     "demo": "a recorded tour on the built-in model",

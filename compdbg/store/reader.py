@@ -6,6 +6,7 @@ import functools
 import json
 import operator
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -83,6 +84,19 @@ class Log:
     def by_id(self) -> dict[str, Record]:
         return {record.id: record for record in self.records}
 
+    def position(self, id: str) -> int | None:
+        """Where in `records` an event stands."""
+        return self._positions.get(id)
+
+    @cached_property
+    def _positions(self) -> dict[str, int]:
+        return {record.id: n for n, record in enumerate(self.records)}
+
+    def select(self, kinds: Sequence[str], ranks: Sequence[int], texts: Sequence[str]) -> Sequence[int]:
+        """Positions of records whose kind holds one of `kinds`, of one of `ranks`, with all `texts`."""
+        wanted = [text.lower() for text in texts]
+        return [n for n, record in enumerate(self.records) if _passes(record, kinds, ranks, wanted)]
+
     def text(self, digest: str | None) -> str | None:
         """A large text by its content hash; None if it was not recorded or is lost."""
         if not digest or not all(c in "0123456789abcdef" for c in digest):
@@ -91,6 +105,18 @@ class Log:
             return (self.folder / "payloads" / f"{digest}.txt").read_text("utf-8", "surrogateescape")
         except OSError:
             return None
+
+
+def _passes(record: Record, kinds: Sequence[str], ranks: Sequence[int], texts: Sequence[str]) -> bool:
+    header, event = record
+    if kinds and not any(kind in event.kind for kind in kinds):
+        return False
+    if ranks and header.rank not in ranks:
+        return False
+    if not texts:
+        return True
+    line = f"{header.id} {event.kind} {msgspec.json.encode(event).decode()}".lower()
+    return all(text in line for text in texts)
 
 
 def read_log(folder: Path) -> Log:
@@ -115,7 +141,7 @@ def read_log(folder: Path) -> Log:
         damaged=sum(content.damaged for content in contents),
         unknown=dict(unknown),
         partial=sum(content.partial for content in contents),
-        lost=_read_markers(folder),
+        lost=read_markers(folder),
         unreadable=[p.name for p, c in zip(files, contents, strict=True) if c.unreadable],
     )
 
@@ -135,7 +161,7 @@ def _read_file(path: Path) -> _Content:
     try:
         with path.open("rb") as lines:
             for line in lines:
-                record = _decode(line)
+                record = decode_line(line)
                 if record is not None:
                     latest = max(latest, record.header.time)
                     content.records.append((latest, record))
@@ -148,7 +174,7 @@ def _read_file(path: Path) -> _Content:
     return content
 
 
-def _decode(line: bytes) -> Record | None:
+def decode_line(line: bytes) -> Record | None:
     """One line as an event; None if it is none."""
     try:
         header = _decode_header(line)
@@ -164,7 +190,7 @@ def _decode(line: bytes) -> Record | None:
         return None
 
 
-def _read_markers(folder: Path) -> dict[str, int]:
+def read_markers(folder: Path) -> dict[str, int]:
     """Empty files named `<process's file>.lost-<count>`: a full disk had room for no more."""
     counts: dict[str, int] = {}
     for path in folder.glob("*.lost-*"):

@@ -19,6 +19,8 @@ class Column(Struct, frozen=True):
     align: Literal["left", "right"] = "left"
     wide: bool = False
     """Takes the width that is left over; the others are as wide as their content."""
+    role: Callable[..., str] | None = None
+    """How a row's cell is drawn where there is colour: `good`, `warn`, `bad`, `dim` or nothing."""
 
 
 class Source(Struct, frozen=True):

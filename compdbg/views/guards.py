@@ -48,7 +48,7 @@ def guards(source: Source) -> View:
     return View(
         name="guards",
         title="Guards",
-        items=[row for entry in entries for row in _rows(entry)],
+        items=[row for entry in entries for row in guard_rows(entry)],
         columns=(
             Column("id", lambda r: r.compile_id),
             Column("type", lambda r: r.type),
@@ -63,7 +63,8 @@ def guards(source: Source) -> View:
     )
 
 
-def _rows(entry: Entry) -> list[GuardRow]:
+def guard_rows(entry: Entry) -> list[GuardRow]:
+    """The guards of one compiled entry, in the order in which torch built them."""
     seen = {expr: v for v in entry.violations for expr in (v.expr, *v.also)}
     return [_row(entry, guard, seen.get(guard.expr)) for guard in entry.guards]
 

@@ -1,0 +1,1 @@
+"""The terminal explorer: draws what `views.explorer` says, and computes nothing itself."""

@@ -1,0 +1,189 @@
+"""The application: opens the run in the background, follows it, and holds the one screen."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+
+from textual.app import App, SystemCommand
+from textual.binding import Binding
+from textual.command import DiscoveryHit, Hit, Hits, Provider
+from textual.content import Content
+from textual.screen import Screen
+
+from compdbg.store.reader import CannotRead
+from compdbg.tui import keys
+from compdbg.tui.glyphs import has_unicode
+from compdbg.tui.pane import Pane
+from compdbg.tui.screen import Main
+from compdbg.tui.session import Session
+from compdbg.tui.table import Table
+from compdbg.tui.themes import THEMES, own_colours
+from compdbg.views.explorer.base import Place
+
+EVERY_S = 0.5
+"""How often a run that is followed is looked at, at most."""
+
+
+class Findings(Provider):
+    """The findings of the run, by name, in the palette."""
+
+    async def discover(self) -> Hits:
+        for title, act in self._known():
+            yield DiscoveryHit(Content(title), act, title)
+
+    async def search(self, query: str) -> Hits:
+        matcher = self.matcher(query)
+        for title, act in self._known():
+            score = matcher.match(title)
+            if score > 0:
+                yield Hit(score, Content(title), act, title)
+
+    def _known(self) -> list[tuple[str, partial[None]]]:
+        app = self.app
+        assert isinstance(app, Explorer)
+        source = app.session.source
+        found = source.findings if source is not None else []
+        return [(f"{f.id} {f.severity}: {f.title}", partial(app.open_finding, f.id)) for f in found]
+
+
+def _bindable() -> set[str]:
+    """The ids of everything that a key can be given to."""
+    bound = [*Main.BINDINGS, *Table.BINDINGS, *Pane.BINDINGS]
+    return {b.id for b in bound if isinstance(b, Binding) and b.id}
+
+
+class Explorer(App[None]):
+    """`compdbg tui`."""
+
+    TITLE = "compdbg"
+    ENABLE_COMMAND_PALETTE = True
+    COMMANDS = App.COMMANDS | {Findings}
+    CSS = "ToastRack { display: none; }"
+
+    def __init__(self, folder: Path, *, follow: bool = False, unicode: bool | None = None) -> None:
+        super().__init__()
+        self.settings = keys.read_settings(_bindable())
+        given = unicode if unicode is not None else self.settings.unicode
+        self.unicode = has_unicode() if given is None else given
+        self.session = Session(folder)
+        self.follow = follow
+        self.fault: CannotRead | None = None
+        self._main: Main | None = None
+        self._pause = EVERY_S
+        for theme in THEMES:
+            self.register_theme(theme)
+
+    def get_css_variables(self) -> dict[str, str]:
+        variables = super().get_css_variables()
+        return {**variables, **own_colours(variables)}
+
+    @property
+    def state(self) -> str:
+        """What is said at the top right of a run that is not at its end."""
+        source = self.session.source
+        if source is None:
+            return "opening"
+        if source.run.summary.complete:
+            return ""
+        return "live" if self.follow else "not ended"
+
+    @property
+    def main(self) -> Main:
+        assert self._main is not None
+        return self._main
+
+    def on_mount(self) -> None:
+        self._main = Main(self.session)
+        wanted = self.settings.theme or "compdbg-dark"
+        self.theme = wanted if wanted in self.available_themes else "compdbg-dark"
+        if self.settings.keys:
+            self.set_keymap(self.settings.keys)
+        self.push_screen(self._main)
+        if self.settings.faults:
+            self._main.note = self.settings.faults[0]
+        self.run_worker(self._open, thread=True, group="read")
+
+    def _open(self) -> None:
+        try:
+            self.session.open(self._progress)
+        except CannotRead as fault:
+            self.fault = fault
+            self.call_from_thread(self.exit)
+            return
+        self.call_from_thread(self._opened)
+
+    def _progress(self, what: str, part: float | None) -> None:
+        def tell() -> None:
+            self.main.doing = (what, part)
+            self.main.frame()
+
+        self.call_from_thread(tell)
+
+    def _opened(self) -> None:
+        self.main.show()
+        if self.follow:
+            self.set_timer(self._pause, self._look)
+
+    def prepare(self, place: Place) -> None:
+        """Have the view of a place made in the background, and drawn when it is there."""
+        if self.session.source is None:
+            return
+        self.main.doing = (f"preparing {place.title}", None)
+
+        def make() -> None:
+            self.session.view(place)
+            self.call_from_thread(self._prepared, place)
+
+        self.run_worker(make, thread=True, group=f"make {place.name}", exclusive=True)
+
+    def _prepared(self, place: Place) -> None:
+        if self.main.level.place.name == place.name:
+            self.main.show()
+
+    def _look(self) -> None:
+        self.run_worker(self._grow, thread=True, group="follow", exclusive=True)
+
+    def _grow(self) -> None:
+        """Read on, in a thread; the more that takes, the longer until the next look."""
+        began = time.monotonic()
+        grew = self.session.grow()
+        self._pause = max(EVERY_S, 4 * (time.monotonic() - began))
+        self.call_from_thread(self._grown, grew)
+
+    def _grown(self, grew: bool) -> None:
+        if grew:
+            self.main.grown()
+        source = self.session.source
+        if source is None or not source.run.summary.complete:
+            self.set_timer(self._pause, self._look)
+        elif self.follow:
+            self.follow = False
+            self.main.frame()
+
+    def open_finding(self, id: str) -> None:
+        """The page of a finding, from wherever one is."""
+        finding = self.session.finding(id)
+        if finding is None:
+            return
+        self.main.action_go("home")
+        self.main.level.key = self.main.level.place.key(finding)
+        self.main.show()
+        self.main.action_enter()
+
+    def write_report(self) -> None:
+        self.main.say("this version writes no HTML")
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        yield from super().get_system_commands(screen)
+        for action in keys.ACTIONS:
+            yield SystemCommand(
+                action.text.capitalize(),
+                f"key: {keys.shown_key(action.keys)}",
+                partial(self._act, action.action),
+            )
+
+    async def _act(self, action: str) -> None:
+        await self.main.run_action(action)

@@ -1,0 +1,22 @@
+"""Where one is, and the way that led there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from compdbg.views.explorer.base import Page, Place
+
+
+@dataclass
+class Level:
+    """A list, or (with `page`) the page of one of its rows, or a page of its own."""
+
+    place: Place
+    page: bool = False
+    own: Page | None = None
+    everything: bool = False
+    key: str = ""
+    """The key of the current row: what stays current when rows come or go."""
+    top: int = 0
+    finding: str = ""
+    """The finding that led here; the first row about it becomes the current one."""

@@ -1,0 +1,194 @@
+"""Sizes: each size that was called or captured, and what served it; digits jump to a size."""
+
+from __future__ import annotations
+
+from compdbg.events import AddressChanged, Capture, Dispatch, PaddingLeak, StaleInput, Where
+from compdbg.findings.base import Finding
+from compdbg.model.pipeline import ServedSize
+from compdbg.views.base import Column, Source, View
+from compdbg.views.explorer.base import Block, Page, Place, source_code
+from compdbg.views.explorer.words import facts, listing
+from compdbg.views.places import counted, place, size
+from compdbg.views.sizes import sizes
+
+_CHECK = {"equal": ("✓", "good"), "differs": ("✗", "bad")}
+
+
+def sizes_view(source: Source) -> View:
+    told = sizes(source)
+    rows = source.run.sizes
+    return View(
+        name="sizes",
+        title="Sizes: how each was served",
+        items=rows,
+        columns=(
+            Column("size", lambda s: str(s.size), align="right"),
+            Column("served", lambda s: _served(s)[0], role=lambda s: _served(s)[1]),
+            Column("as", lambda s: s.compiled_as or ""),
+            Column("padded to", lambda s: str(s.padded_to or ""), align="right"),
+            Column("captures", lambda s: str(s.captures or ""), align="right"),
+            Column("replays", lambda s: str(s.replays or ""), align="right"),
+            Column("eager", lambda s: str(s.eager_calls or ""), align="right"),
+            Column("check", _check, role=lambda s: _CHECK.get(s.check, ("", "dim"))[1]),
+            Column("graph", lambda s: s.graph),
+            Column("trouble", _trouble, wide=True, role=lambda s: "bad" if s.fault else "warn"),
+        ),
+        lines=_lines(rows),
+        empty=told.empty,
+    )
+
+
+def _served(served: ServedSize) -> tuple[str, str]:
+    """How most calls of the size were served, in a word with its glyph."""
+    if served.fault:
+        return "✗ no capture", "bad"
+    if served.padded_to not in (None, served.size) and served.replays:
+        return f"✓ by {served.padded_to}", "good"
+    if served.captured:
+        return "✓ captured", "good"
+    return "· compiled", ""
+
+
+def _check(served: ServedSize) -> str:
+    mark = _CHECK.get(served.check, ("·", ""))[0]
+    return f"{mark} {served.check}"
+
+
+def _trouble(served: ServedSize) -> str:
+    if served.fault:
+        return f"not captured: {served.fault}"
+    if served.refused:
+        return f"{counted(served.refused, 'call')} not replayed"
+    if served.check == "differs":
+        return f"differs from eager by {served.max_abs:.3g}" if served.max_abs is not None else "differs"
+    return ""
+
+
+def _lines(rows: list[ServedSize]) -> list[str]:
+    if not rows:
+        return []
+    replays, eager = sum(r.replays for r in rows), sum(r.eager_calls for r in rows)
+    warm = sum(r.warm_ups for r in rows)
+    captured = sum(r.captured for r in rows)
+    said = f"{counted(len(rows), 'size')}, {captured} captured; {counted(replays, 'replay')}, "
+    said += f"{counted(eager, 'call')} without a capture"
+    said += f" ({warm} of them to warm up)" if warm else ""
+    faults = [f"{r.size}: {r.fault}" for r in rows if r.fault]
+    return [said, *([f"not captured: {', '.join(faults)}"] if faults else [])]
+
+
+def size_page(source: Source, served: ServedSize) -> Page:
+    where, stack = _failure(source, served)
+    blocks: list[Block] = [
+        *facts(
+            ("", f"size {served.size} of {served.graph}: {_served(served)[0][2:]}", "title"),
+            ("runs as", _runs_as(served)),
+            ("calls", _calls(served)),
+            ("check", _compared(served), _CHECK.get(served.check, ("", "dim"))[1]),
+            ("capture", _captured(served)),
+        )
+    ]
+    blocks += _failures(source, served)
+    if stack:
+        blocks.append(listing("the program, innermost last", stack))
+    blocks += source_code(where)
+    blocks += _replay_troubles(source, served)
+    return Page(title=f"size {served.size} of {served.graph}", blocks=blocks, where=where)
+
+
+def _runs_as(served: ServedSize) -> str:
+    compiled = f"compiled for {served.compiled_as}" if served.compiled_as else ""
+    is_padded = served.padded_to not in (None, served.size)
+    padded = f"padded from {served.size} to {served.padded_to} rows" if is_padded else ""
+    return ", ".join(filter(None, [padded, compiled]))
+
+
+def _calls(served: ServedSize) -> str:
+    said = f"{counted(served.replays, 'replay')}, {served.eager_calls} without a capture"
+    parts = [f"{served.warm_ups} to warm up"] if served.warm_ups else []
+    parts += [f"{served.refused} because an input had moved or a value changed"] if served.refused else []
+    return f"{said} ({', '.join(parts)})" if parts else said
+
+
+def _compared(served: ServedSize) -> str:
+    if served.check == "not-checked":
+        return "not compared with eager: compdbg run --compare eager does it"
+    mark = _CHECK.get(served.check, ("·", ""))[0]
+    worst = f" (largest difference {served.max_abs:.3g})" if served.max_abs is not None else ""
+    return f"{mark} {served.check} to eager{worst}" if served.check == "equal" else f"{mark} differs{worst}"
+
+
+def _captured(served: ServedSize) -> str:
+    if served.fault:
+        return f"none: {served.fault}"
+    if not served.captures:
+        return "none of its own"
+    took = f" in {served.capture_ms:.1f} ms" if served.capture_ms is not None else ""
+    room = f", {size(served.capture_bytes)}" if served.capture_bytes else ""
+    return f"{counted(served.captures, 'capture')}{took}{room}"
+
+
+def _failed(source: Source, served: ServedSize) -> list[Capture]:
+    """Captures of this size that failed, or of the size that it is padded to."""
+    wanted = {served.size, served.padded_to}
+    found = [e for _, e in source.run.log.of(Capture) if e.graph == served.graph and e.size in wanted]
+    return [e for e in found if e.error is not None]
+
+
+def _failure(source: Source, served: ServedSize) -> tuple[Where | None, list[str]]:
+    for capture in _failed(source, served):
+        where = capture.where or (capture.stack[-1] if capture.stack else None)
+        return where, [f"{place(w)}  {w.function}" for w in capture.stack]
+    return None, []
+
+
+def _failures(source: Source, served: ServedSize) -> list[Block]:
+    blocks: list[Block] = []
+    for capture in _failed(source, served)[:3]:
+        blocks += facts(
+            (
+                "failed",
+                f"{capture.piece or 'the whole graph'} at size {capture.size}: {capture.error}",
+                "bad",
+            ),
+            ("kind", capture.fault),
+            ("op", capture.op),
+            ("thread", capture.thread),
+        )
+    return blocks
+
+
+def _replay_troubles(source: Source, served: ServedSize) -> list[Block]:
+    log, blocks = source.run.log, list[Block]()
+    mine = {served.size, served.padded_to}
+    for _, moved in log.of(AddressChanged):
+        if moved.graph == served.graph and moved.size in mine:
+            text = f"{moved.argument} was at {moved.captured} when captured, then at {moved.seen}"
+            blocks += facts(("moved", f"{text} ({counted(moved.calls, 'call')})", "bad"))
+    for _, stale in log.of(StaleInput):
+        if stale.graph == served.graph and stale.size in mine:
+            blocks += facts(("stale", f"{stale.name} was {stale.captured}, then {stale.seen}", "bad"))
+    for _, leak in log.of(PaddingLeak):
+        if leak.graph == served.graph and leak.size == served.size:
+            text = f"padding to {leak.padded_to} changed {leak.what}: {counted(leak.elements, 'element')}"
+            blocks += facts(("leak", text, "bad"))
+    last = [e for _, e in log.of(Dispatch) if e.graph == served.graph and e.size == served.size]
+    return [*blocks, *facts(("", "no call of this size was dispatched" if not last else None, "dim"))]
+
+
+def _sizes_of(finding: Finding) -> list[object]:
+    sizes = finding.data.get("sizes")
+    return [int(n) if str(n).isdecimal() else n for n in sizes] if isinstance(sizes, (list, dict)) else []
+
+
+SIZES = Place(
+    name="sizes",
+    letter="s",
+    title="Sizes",
+    view=sizes_view,
+    page=size_page,
+    key=lambda s: f"{s.graph} {s.size}",
+    row=ServedSize,
+    about=lambda s, finding: s.size == finding.data.get("size") or s.size in _sizes_of(finding),
+    number=lambda s: s.size,
+)
