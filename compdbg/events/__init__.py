@@ -74,7 +74,7 @@ from compdbg.events.process import (
     ProcessStart,
     TorchLoaded,
 )
-from compdbg.events.symbols import SizeBranch, Symbol, SymbolFixed
+from compdbg.events.symbols import SizeBranch, Symbol, SymbolFixed, SymbolJoined
 
 __all__ = [
     "SCHEMA", "AddressChanged", "Apart", "Boundary", "CacheLookup", "CacheProblem", "CachedWork", "Capture",
@@ -86,8 +86,8 @@ __all__ = [
     "OpsChecked", "Outcome", "PaddingLeak", "PassRun", "Pattern", "PatternForm", "PatternPass",
     "PatternPassMade", "PatternProblem", "PatternRegistered", "Piece", "PieceCompiled", "ProcessEnd",
     "ProcessMissed", "ProcessStart", "Reason", "RecompileLimit", "RecompileReason", "SizeBranch", "Span",
-    "SpanBegin", "SplitOpUnmatched", "StaleInput", "Stance", "Symbol", "SymbolFixed", "TorchLoaded",
-    "TraceArtifact", "UnknownEvent", "Where", "event_types",
+    "SpanBegin", "SplitOpUnmatched", "StaleInput", "Stance", "Symbol", "SymbolFixed",
+    "SymbolJoined", "TorchLoaded", "TraceArtifact", "UnknownEvent", "Where", "event_types",
 ]  # fmt: skip
 
 

@@ -60,6 +60,10 @@ class FrameStart(Event, frozen=True):
     request: str = ""
     name: str = ""
     """`Block.forward`: the function's name with its class, where it has one."""
+    call: int | None = None
+    """The call of the frame that is being compiled, from 1; None where calls are not counted."""
+    limit: int | None = None
+    """How many entries torch makes for one frame."""
 
 
 class FrameEnd(Event, frozen=True):

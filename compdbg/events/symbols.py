@@ -42,6 +42,22 @@ class SymbolFixed(Event, frozen=True):
     """The other operands of that op that have the size `value` fixed: `G['table'] (8, 1)`."""
 
 
+class SymbolJoined(Event, frozen=True):
+    """A symbol was found equal to another, or to an expression: `op` at the user's line made it so."""
+
+    frame: str
+    compile_id: str
+    symbol: str
+    into: str
+    sources: list[str] = []
+    """The sizes that `symbol` stands for."""
+    others: list[str] = []
+    """Those that `into` stands for."""
+    op: str | None = None
+    node: str | None = None
+    where: Where | None = None
+
+
 class SizeBranch(Event, frozen=True):
     """An expression over sizes was decided at trace time; sizes `flips_at` decide it otherwise."""
 

@@ -87,8 +87,7 @@ _BEFORE: tuple[tuple[str, ...], ...] = (
     ),
     ("graph-break", "compile-failed", "nothing-compiled"),
     ("dim-specialised", "compile-failed"),
-    ("dim-specialised", "recompiles"),
-    ("recompile-limit", "recompiles"),
+    ("dim-specialised", "recompile-limit", "recompiles"),
     ("pattern-unmatchable", "fusion-missed"),
     ("capture-failed", "size-not-captured"),
 )

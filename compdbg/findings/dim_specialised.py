@@ -6,11 +6,14 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 
+import msgspec
+
 from compdbg.events import CompileError, SizeBranch, Where
 from compdbg.findings.base import Cost, Finding
 from compdbg.findings.dim_words import cause_of, suggestion_for, title_of
 from compdbg.model.causes import read_reason
 from compdbg.model.frames import Compile
+from compdbg.model.life_lines import life_line
 from compdbg.model.run import Run
 from compdbg.model.sources import dimension
 from compdbg.model.symbols import EXPLICIT, Dimension
@@ -88,15 +91,16 @@ def _finding(run: Run, found: list[Dimension], error: tuple[str, CompileError] |
     failed = error is not None
     recompiled = [event for each in found for event in _recompiles_for(run, each, of_any_entry=True)]
     name = compiled.name if compiled is not None else first.frame
+    limit, through = _limit_through(run, found)
     return Finding(
         code="dim-specialised",
-        severity="error" if failed else "warning",
+        severity="error" if failed or limit else "warning",
         title=title_of(found, name, where),
-        cause=cause_of(found, name, where, failed=failed, recompiled=bool(recompiled)),
+        cause=cause_of(found, name, where, failed=failed, recompiled=bool(recompiled)) + _eager_from(limit),
         suggestion=suggestion_for(first),
         where=where,
         evidence=list(dict.fromkeys(event for each in found for event in each.events)),
-        explains=[*([error[0]] if error else []), *recompiled],
+        explains=[*([error[0]] if error else []), *recompiled, *through],
         cost=Cost(results="failed" if failed else "same"),
         data={
             "zero_one": first.zero_one,
@@ -109,9 +113,33 @@ def _finding(run: Run, found: list[Dimension], error: tuple[str, CompileError] |
             "met": first.fixed.met if first.fixed else [],
             "constraint_violated": failed,
             "function": name,
+            "eager_from_call": limit.limit.call if limit and limit.limit and not limit.limit.raises else None,
+            "life_line": msgspec.to_builtins(life_line(first)),
         },
         subject=" ".join(dict.fromkeys(each.name for each in found)),
     )
+
+
+def _limit_through(run: Run, found: list[Dimension]) -> tuple[Compile | None, list[str]]:
+    """The recompile limit that was hit because of these sizes and nothing else, and its events."""
+    fixed = {(each.process, each.frame, each.tensor, each.dim) for each in found}
+    for history in run.histories:
+        hit = history.limit
+        if hit is None:
+            continue
+        causes = {(hit.process, hit.frame, group.subject, group.axis) for group in history.groups}
+        if causes and causes <= fixed:
+            return hit, [*hit.events, *(event for group in history.groups for event in group.events)]
+    return None, []
+
+
+def _eager_from(hit: Compile | None) -> str:
+    if hit is None or hit.limit is None:
+        return ""
+    effect = "raise" if hit.limit.raises else "run eager"
+    call = "a later call" if hit.limit.call is None else f"call {hit.limit.call}"
+    limit = f"{hit.limit.limit} ({hit.limit.limit_value})"
+    return f" {limit} is used up: calls of other sizes {effect} from {call} on."
 
 
 def _compile_of(run: Run, each: Dimension) -> Compile | None:

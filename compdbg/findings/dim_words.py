@@ -4,23 +4,16 @@ from __future__ import annotations
 
 from compdbg.events import Where
 from compdbg.findings.words import at, listed
+from compdbg.model.life_lines import asked, drawn
 from compdbg.model.sources import shown
 from compdbg.model.symbols import Dimension
-
-_ASKED = {
-    "mark_dynamic": "marked dynamic (mark_dynamic)",
-    "maybe_mark_dynamic": "marked dynamic (maybe_mark_dynamic)",
-    "mark_unbacked": "marked unbacked (mark_unbacked)",
-    "shapes spec": "given as dynamic in the shapes spec",
-    "dynamic=True": "asked to be dynamic (dynamic=True)",
-}
 
 
 def title_of(found: list[Dimension], name: str, where: Where | None) -> str:
     first = found[0]
     names = listed(list(dict.fromkeys(each.name for each in found)))
-    asked = _ASKED.get(first.asked, "asked to be dynamic")
-    was = f"{names} of {name} was {asked} but"
+    verb = "was" if len({each.name for each in found}) == 1 else "were"
+    was = f"{names} of {name} {verb} {asked(first)} but"
     if first.fixed is not None:
         return f"{was} became {first.fixed.value} at {at(where)}{_by(first)}"
     if first.zero_one:
@@ -34,9 +27,11 @@ def cause_of(
     first = found[0]
     if first.fixed is not None:
         met = [shown(each) for each in first.fixed.met]
-        meets = f", which meets {listed(met)}" if met else ""
+        meets = f", which meets {listed(met)}," if met else ""
         op = f"{first.fixed.op} " if first.fixed.op else "A decision on the size "
         text = f"{op}at {at(where)}{meets} holds only for {first.name} == {first.fixed.value}."
+        if first.joined:
+            text += f" Its way there: {drawn(first)}."
     elif first.zero_one:
         text = (
             f"When {name} was traced, {first.name} was {first.value}. torch makes no symbol for a size of 0 "

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from compdbg.findings.words import counted, sentence, trend
 from compdbg.model.recompiles import Group
+from compdbg.model.trends import Forecast
 
 _CAUSES = {
     "none-or-value": "none-or-tensor",
@@ -69,10 +70,28 @@ def axis_of(group: Group) -> str:
 def said(group: Group) -> str:
     """The group as a sentence, with the values seen and one guard that failed."""
     values = f", values seen: {trend(group.values)}" if len(group.values) > 1 else ""
+    moves = f", {group.trend}" if group.trend and group.trend != "new each time" else ""
     text = (
-        f"{axis_of(group)} changed {counted(group.recompiles, 'time')}{values}; failed guard: {group.guard}"
+        f"{axis_of(group)} changed {counted(group.recompiles, 'time')}{_on_calls(group)}{values}{moves}; "
+        f"failed guard: {group.guard}"
     )
     return sentence(text[0].upper() + text[1:])
+
+
+def _on_calls(group: Group) -> str:
+    """The calls that had to wait for a compile."""
+    calls = [str(call) for call in group.calls if call is not None]
+    return f" (on call{'s' * (len(calls) > 1)} {trend(calls)})" if calls else ""
+
+
+def outlook(found: Forecast | None) -> str:
+    """What comes next if it goes on like this."""
+    if found is None:
+        return ""
+    return (
+        f" {found.entries} of the {found.limit} entries that torch makes for one function are used; "
+        f"at this rate calls run eager from call {found.eager_from_call} on."
+    )
 
 
 def advice(groups: Iterable[Group]) -> str:
@@ -98,6 +117,8 @@ def rows(groups: Iterable[Group]) -> list[dict[str, object]]:
             "axis": group.axis,
             "recompiles": group.recompiles,
             "values": group.values,
+            "calls": group.calls,
+            "trend": group.trend,
             "guard": group.guard,
         }
         for group in groups

@@ -16,6 +16,8 @@ from compdbg.hooks.current import frame_key
 _RESUME = re.compile(r"^torch_dynamo_resume_in_(.+)_at_\d+$")
 _ANOTHER = "*** While handling this graph break"
 _ERRORS_OF_THE_COMPILE = {"CONSTRAINT_VIOLATION", "DYNAMIC_DIM", "INVALID_INPUT", "INVALID_OUTPUT"}
+_OPTIMIZER = re.compile(r"intentionally marked that the function `\S+` in file `\S*/torch/optim/")
+"""An optimizer's step, which a scheduler has wrapped: torch compiles what is inside it."""
 _ON_PURPOSE = re.compile(r"_dynamo\.graph_break\(\)|torch\.compiler\.disable\(\)")
 
 
@@ -82,7 +84,7 @@ def record_break(record: Compiling | None, error: Any, said: str, *, fatal: bool
         fatal=fatal,
         function="" if function is None else frame_key(resumed_code(function) or function),
         function_name="" if function is None else qualname(function),
-        by_torch=_by_torch(stack, words["reason"]),
+        by_torch=_by_torch(stack, words["reason"]) or bool(_OPTIMIZER.search(words["explanation"])),
         request="" if record is None else record.request,
     )
     if record is None or record.first_time("break", event.where, event.reason, fatal):

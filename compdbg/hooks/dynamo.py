@@ -71,6 +71,8 @@ def _start(code: CodeType, compile_frame: FrameType) -> None:
             resume_of=None if resume_of is None else frame_key(resume_of),
             request=record.request,
             name=breaks.qualname(code),
+            call=recompiling.this_call(code) or (1 if record.compile_id.endswith("/0") else None),
+            limit=recompiling.limit(),
         )
     )
     compiling.push(record)

@@ -60,6 +60,13 @@ def this_call(code: CodeType) -> int | None:
     return calls + 1 if calls else None
 
 
+def limit() -> int | None:
+    """How many entries torch makes for one frame and one set of objects; None where it has no limit."""
+    config = sys.modules.get("torch._dynamo.config")
+    value = getattr(config, "recompile_limit", None)
+    return value if isinstance(value, int) else None
+
+
 def on_limit(original: Callable[..., Any]) -> Callable[..., Any]:
     def exceeds_recompile_limit(cache_size: Any, this_compile: Any) -> Any:
         answer = original(cache_size, this_compile)

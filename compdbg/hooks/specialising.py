@@ -20,8 +20,11 @@ class Specialised(NamedTuple):
     met: list[str]
 
 
-def what_specialises(frame: FrameType | None, value: int, sources: list[str]) -> Specialised:
-    """Read it from the stack above the hook: the nearest dispatch and the nearest FX node."""
+def what_specialises(frame: FrameType | None, value: int | None, sources: list[str]) -> Specialised:
+    """Read it from the stack above the hook: the nearest dispatch and the nearest FX node.
+
+    `value` is None where a size became another's: then there are no operands of that size.
+    """
     torch = sys.modules["torch"]
     op: str | None = None
     node: Any = None
@@ -47,7 +50,9 @@ def what_specialises(frame: FrameType | None, value: int, sources: list[str]) ->
         op=op,
         node=None if node is None else str(node),
         where=where,
-        met=[] if node is None else _operands_with(node, value, {s.partition(".size()")[0] for s in sources}),
+        met=[]
+        if node is None or value is None
+        else _operands_with(node, value, {s.partition(".size()")[0] for s in sources}),
     )
 
 

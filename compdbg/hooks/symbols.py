@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from compdbg import probe
-from compdbg.events import Symbol, SymbolFixed
+from compdbg.events import Symbol, SymbolFixed, SymbolJoined
 from compdbg.hooks import compiling, userline
 from compdbg.hooks.base import Hook, Part, Patches, Target, contained
 from compdbg.hooks.specialising import Specialised, what_specialises
@@ -161,9 +161,8 @@ def _on_replace(original: Callable[..., Any]) -> Callable[..., Any]:
 def _replaced(record: compiling.Compiling, symbol: str, target: Any, message: str) -> None:
     sources = record.sources.get(symbol, [])
     if not getattr(target, "is_number", False):
-        if sources and getattr(target, "is_symbol", False):
-            merged = record.sources.setdefault(str(target), [])
-            merged += [name for name in sources if name not in merged]
+        if sources:
+            _joined(record, symbol, target, sources)
         return
     value = int(target)
     if not sources or not record.first_time("fixed", symbol, value):
@@ -183,6 +182,29 @@ def _replaced(record: compiling.Compiling, symbol: str, target: Any, message: st
             met=by.met,
         )
     )
+
+
+def _joined(record: compiling.Compiling, symbol: str, target: Any, sources: list[str]) -> None:
+    """Two symbols are one from here on; what fixes either fixes both."""
+    others = [name for other in target.free_symbols for name in record.sources.get(str(other), ())]
+    if record.first_time("joined", symbol, str(target)):
+        by = what_specialises(sys._getframe(1), None, sources)
+        probe.emit(
+            SymbolJoined(
+                frame=record.frame,
+                compile_id=record.compile_id,
+                symbol=symbol,
+                into=str(target),
+                sources=list(sources),
+                others=others,
+                op=by.op,
+                node=by.node,
+                where=by.where,
+            )
+        )
+    if getattr(target, "is_symbol", False):
+        merged = record.sources.setdefault(str(target), [])
+        merged += [name for name in sources if name not in merged]
 
 
 def source_name(source: Any) -> str:

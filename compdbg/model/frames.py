@@ -51,6 +51,10 @@ class Compile(Struct, kw_only=True):
     calls: int | None = None
     duration_ms: float | None = None
     graph_ops: int | None = None
+    call: int | None = None
+    """The call of the frame that was compiled, from 1."""
+    entries: int | None = None
+    """How many entries torch makes for the frame."""
     reasons: list[Reason] = []
     limit: RecompileLimit | None = None
     events: list[str] = []
@@ -137,6 +141,7 @@ class _Process:
         key = (event.frame, event.compile_id)
         compiled = self.add(record, *key, event.request, event.where, event.resume_of)
         compiled.name = event.name or compiled.name
+        compiled.call, compiled.entries = event.call, event.limit
         self.open[key] = compiled
 
     def limited(self, record: Record, event: RecompileLimit) -> None:
@@ -146,7 +151,7 @@ class _Process:
         where, resume_of = (before.where, before.resume_of) if before else (None, None)
         compiled = self.add(record, *key, event.request, where, resume_of)
         compiled.name = before.name if before else compiled.name
-        compiled.limit = event
+        compiled.limit, compiled.call = event, event.call
         self.open[key] = compiled
 
     def end(self, record: Record, event: FrameEnd) -> None:

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from compdbg.model.causes import Cause, guard_of, read_reason
 from compdbg.model.frames import Compile, Frames, Reason
+from compdbg.model.trends import Forecast, forecast, movement
 
 DYNAMIC = ("shape", "stride", "value", "branch", "zero-one")
 """Causes that torch answers by making something dynamic: one recompile each is how it works."""
@@ -31,6 +32,9 @@ None or a tensor, flags), one for each of three values."""
 _OTHERS_ALLOWED = 2
 
 
+_COUNTED_APART = ("instance", "backend")
+"""torch counts the entries of each instance, and of each backend, by themselves."""
+
 Answered = dict[tuple[str, str, int | None], int]
 """What varied -> the newest entry that was compiled because of it."""
 
@@ -48,6 +52,13 @@ class Group(Struct, frozen=True, kw_only=True):
     resumed: bool
     """Of a resume function after a graph break: what varies is a value on its way."""
     events: list[str]
+    calls: list[int | None]
+    """The calls that were compiled for it, from 1; None where calls are not counted."""
+
+    @property
+    def trend(self) -> str | None:
+        """How the value moves from one recompile to the next."""
+        return movement(self.values)
 
     @property
     def excess(self) -> bool:
@@ -65,6 +76,17 @@ class History(Struct, frozen=True, kw_only=True):
     @property
     def limit(self) -> Compile | None:
         return next((c for c in self.compiles if c.limit is not None), None)
+
+    @property
+    def forecast(self) -> Forecast | None:
+        """When the main cause, going on as it does, uses up the entries of the function's own frame."""
+        if self.limit is not None or not self.groups:
+            return None
+        main = self.groups[0]
+        if main.resumed or not main.excess or main.cause in _COUNTED_APART:
+            return None
+        own = [c for c in self.compiles if c.resume_of is None and c.result == "compiled"]
+        return forecast(len(own), own[-1].entries, main.calls) if own else None
 
     @property
     def seconds(self) -> float:
@@ -121,6 +143,7 @@ def _group(found: list[tuple[Cause, Compile, Reason]]) -> Group:
         guard=guard_of(found[-1][2].text),
         resumed=found[0][1].resume_of is not None,
         events=[event for _, compiled, reason in found for event in (reason.event, compiled.start)],
+        calls=[compiled.call for _, compiled, _ in found],
     )
 
 

@@ -18,6 +18,12 @@ def shown(source: str) -> str:
     return plain.replace(".__code__", "").replace("._base", "")
 
 
+def size_name(source: str) -> str:
+    """`x.size(0)` of `L['x'].size()[0]`."""
+    tensor, dim = dimension(source)
+    return tensor if dim is None else f"{tensor}.size({dim})"
+
+
 def dimension(source: str) -> tuple[str, int | None]:
     """Tensor and dimension of `L['x'].size()[0]`; a plain value has none."""
     found = _SIZE.match(source)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from compdbg.events import Symbol, SymbolFixed
+from compdbg.events import Symbol, SymbolFixed, SymbolJoined
 from compdbg.model.sources import dimension
 from compdbg.store.reader import Log
 
@@ -28,6 +28,8 @@ class Dimension(Struct, frozen=True, kw_only=True):
     why: str
     symbol: str | None
     fixed: SymbolFixed | None
+    joined: list[tuple[str, SymbolJoined]]
+    """Where it was found equal to others, with the events' ids."""
     events: list[str]
 
     @property
@@ -42,6 +44,7 @@ class Dimension(Struct, frozen=True, kw_only=True):
 
 def build_dimensions(log: Log) -> list[Dimension]:
     """Every recorded size, in the order in which they were traced."""
+    joined = _joins(log)
     fixed: dict[tuple[str, str, str, str], list[tuple[str, SymbolFixed]]] = {}
     for fixed_header, by_op in log.of(SymbolFixed):
         for source in by_op.sources:
@@ -67,9 +70,19 @@ def build_dimensions(log: Log) -> list[Dimension]:
                 why=event.why,
                 symbol=event.symbol,
                 fixed=by[1] if by else None,
+                joined=[] if event.symbol is None else joined.get((*key[:3], event.symbol), []),
                 events=[header.id, *([by[0]] if by else [])],
             )
         )
+    return found
+
+
+def _joins(log: Log) -> dict[tuple[str, str, str, str], list[tuple[str, SymbolJoined]]]:
+    """By process, frame, compile and symbol."""
+    found: dict[tuple[str, str, str, str], list[tuple[str, SymbolJoined]]] = {}
+    for header, event in log.of(SymbolJoined):
+        key = (header.process, event.frame, event.compile_id, event.symbol)
+        found.setdefault(key, []).append((header.id, event))
     return found
 
 

@@ -7,9 +7,13 @@ from collections import Counter
 from msgspec import Struct
 
 from compdbg.events import Where
+from compdbg.findings.recompile_groups import axis_of, outlook
+from compdbg.findings.words import trend
 from compdbg.model.frames import Compile
+from compdbg.model.recompiles import History
 from compdbg.views.base import Column, Source, View
 from compdbg.views.places import counted, duration, place
+from compdbg.views.symbols import SizeRow, Traced, life_lines, size_rows, sizes_traced
 
 
 class FrameRow(Struct, frozen=True, kw_only=True):
@@ -28,10 +32,16 @@ class FrameRow(Struct, frozen=True, kw_only=True):
     process: str
     rank: int | None
     recompiled_for: list[str]
+    call: int | None
+    """The call of the frame that was compiled, from 1."""
+    cause: str | None
+    """What varied, of a recompile."""
+    sizes: list[SizeRow]
 
 
 def frames(source: Source) -> View:
-    rows = [_row(compiled) for compiled in source.run.frames.compiles]
+    causes, traced = _causes(source), sizes_traced(source.run)
+    rows = [_row(compiled, causes, traced) for compiled in source.run.frames.compiles]
     return View(
         name="frames",
         title="Frames",
@@ -54,7 +64,7 @@ def frames(source: Source) -> View:
     )
 
 
-def _row(compiled: Compile) -> FrameRow:
+def _row(compiled: Compile, causes: dict[str, str], traced: Traced) -> FrameRow:
     return FrameRow(
         frame=compiled.frame,
         compile_id=compiled.compile_id or None,
@@ -69,12 +79,24 @@ def _row(compiled: Compile) -> FrameRow:
         process=compiled.process,
         rank=compiled.rank,
         recompiled_for=[reason.text.partition(" # ")[0].strip() for reason in compiled.reasons],
+        call=compiled.call,
+        cause=causes.get(compiled.start),
+        sizes=size_rows(traced, compiled),
     )
+
+
+def _causes(source: Source) -> dict[str, str]:
+    """What varied, by the event with which a recompile begins."""
+    groups = [group for history in source.run.histories for group in history.groups]
+    return {event: axis_of(group) for group in groups for event in group.events}
 
 
 def _why(row: FrameRow) -> str:
     if row.reason:
         return row.reason
+    if row.cause:
+        on = f" on call {row.call}" if row.call is not None else ""
+        return f"recompiled{on}: {row.cause} varies"
     return f"recompiled: {row.recompiled_for[0]}" if row.recompiled_for else ""
 
 
@@ -86,5 +108,23 @@ def _lines(source: Source, rows: list[FrameRow]) -> list[str]:
     broken = len(source.run.frames.breaks)
     return [
         f"{text}; {counted(broken, 'graph break')}; {counted(len(source.run.frames.requests), 'request')} "
-        "to compile"
+        "to compile",
+        *(_history(history) for history in source.run.histories if history.groups),
+        *life_lines(source.run),
     ]
+
+
+def _history(history: History) -> str:
+    """What a function was compiled again for, and where that is heading."""
+    own = [c for c in history.compiles if c.resume_of is None and c.result == "compiled"]
+    entries = own[-1].entries if own else None
+    of = f" of at most {entries}" if entries is not None else ""
+    causes = "; ".join(
+        f"{axis_of(g)} ({trend(g.values)})" if g.values else axis_of(g) for g in history.groups
+    )
+    text = f"{history.compiles[0].name}: {len(own)}{of} entries; recompiled for {causes}"
+    hit = history.limit
+    if hit is not None and hit.limit is not None:
+        call = "a later call" if hit.limit.call is None else f"call {hit.limit.call}"
+        return f"{text}; {'raises' if hit.limit.raises else 'eager'} from {call} on"
+    return f"{text}.{outlook(history.forecast)}" if history.forecast is not None else text
