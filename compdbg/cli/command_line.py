@@ -20,7 +20,6 @@ _LATER = {
     "--check-replacements": 0,
     "--compare": 1,
     "--sizes": 1,
-    "--report": 0,
 }
 """Options of the contract whose feature is not in this version, with the values that they take."""
 _OVERRIDES = ("-cc.", "--cc.")
@@ -78,10 +77,10 @@ def _take_ours(rest: list[str], line: CommandLine, parser: argparse.ArgumentPars
         del rest[0]
         return True
     if name in known:
-        takes_value = known[name].nargs != 0
-        if equals and not takes_value:
+        wanted = known[name].nargs
+        if equals and wanted == 0:
             raise UsageError(f"{name} takes no value")
-        count = 2 if takes_value and not equals else 1
+        count = 1 if wanted in (0, "?") or equals else 2
         if len(rest) < count:
             raise UsageError(f"{name} needs a value")
         line.options.extend(rest[:count])

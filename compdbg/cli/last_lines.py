@@ -25,8 +25,11 @@ WORST = 3
 _BY_COMMAND_LINE = ("-cc.", "--enforce-eager")
 
 
-def print_last_lines(manifest: Manifest, named: str | None, overrides: Sequence[str] = ()) -> None:
-    """At most four lines on stderr; never raises. `overrides` are the keys that `-cc.` set."""
+def print_last_lines(
+    manifest: Manifest, named: str | None, overrides: Sequence[str] = (), report: str | None = None
+) -> None:
+    """At most four lines on stderr; never raises. `overrides` are the keys that `-cc.` set, `report` the
+    file that is going to be written."""
     if not os.path.isdir(manifest.folder):  # the program removed it
         return
     target = f" {_word(named)}" if named else ""
@@ -37,6 +40,8 @@ def print_last_lines(manifest: Manifest, named: str | None, overrides: Sequence[
         counts, worst, verdict = found
         manifest.add(findings=counts)
         lines = [*worst, f"{verdict}; next: compdbg {'explain' if worst else 'show'}{target}"]
+    if report is not None:
+        lines[-1] += f"; report: {report}"
     try:
         os.write(2, "".join(f"compdbg: {line}\n" for line in lines).encode("utf-8", "backslashreplace"))
     except OSError:

@@ -22,6 +22,7 @@ COMMANDS: dict[str, str] = {
     "diff": "what changed between two runs, or two ranks of a run",
     "check": "a gate for CI: a run against expectations, or against an earlier run",
     "tui": "explore a run in the terminal",
+    "report": "one self-contained HTML file, or Markdown, for a ticket",
     "runs": "the runs below this directory",
     "doctor": "check the environment and every hook",
     "demo": "a recorded tour on the built-in model",

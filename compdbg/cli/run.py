@@ -30,6 +30,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("-o", dest="output", metavar="DIR", help="folder for the run (default: one below compdbg-runs/)")
     add("--force", action="store_true", help="overwrite a run that DIR holds already")
+    add(
+        "--report",
+        nargs="?",
+        const="",
+        metavar="FILE",
+        help="write an HTML report when the program has ended",
+    )
     add("--quiet", action="store_true", help="add nothing to the program's stderr")
     add(
         "--audit", choices=("off", "budget", "all"), default="budget",
@@ -97,8 +104,31 @@ def execute(arguments: argparse.Namespace) -> NoReturn:
     if not arguments.quiet:
         from compdbg.cli.last_lines import print_last_lines
 
-        print_last_lines(manifest, named=arguments.output, overrides=list(line.overrides))
+        print_last_lines(manifest, arguments.output, list(line.overrides), _report_file(arguments, folder))
+    if arguments.report is not None:
+        _report(folder, _report_file(arguments, folder))
     end_like(ending)
+
+
+def _report_file(arguments: argparse.Namespace, folder: str) -> str | None:
+    """The file that `--report` asks for: the one named, or `<run>.html` here."""
+    if arguments.report is None:
+        return None
+    named: str = arguments.report
+    return named or f"{os.path.basename(folder)}.html"
+
+
+def _report(folder: str, output: str | None) -> None:
+    """Write the report of a run that has ended; a fault of ours is told and changes nothing."""
+    from compdbg.cli.report import write
+    from compdbg.record.lines import warn
+    from compdbg.report.contents import contents
+    from compdbg.store.locate import open_run
+
+    try:
+        write(contents(open_run(folder)), output or "-")
+    except Exception as error:
+        warn(f"no report: {error}")
 
 
 def _override(environment: dict[str, str], overrides: dict[str, str]) -> None:

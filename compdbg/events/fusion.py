@@ -34,6 +34,8 @@ class Pattern(Struct, frozen=True, kw_only=True, omit_defaults=True):
     anchors: list[str] = []
     ops: list[str] = []
     nodes: int = 0
+    steps: list[str] = []
+    """The pattern as lines of code, inputs first."""
 
 
 class PatternPassMade(Event, frozen=True):

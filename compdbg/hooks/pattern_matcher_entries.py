@@ -12,6 +12,7 @@ from msgspec import Struct
 from compdbg.events import Pattern, Where
 from compdbg.hooks.pattern_matcher_owner import is_torchs_own
 from compdbg.hooks.pattern_matcher_sites import PatternOps, ops_of
+from compdbg.hooks.pattern_matcher_steps import steps_of
 from compdbg.hooks.pattern_matcher_words import op_name
 from compdbg.hooks.userline import of_code
 
@@ -23,6 +24,7 @@ class EntryInfo(Struct):
     where: Where | None
     ops: PatternOps
     custom: bool
+    steps: list[str]
     retraces: bool
     """torch checks a loose match again, traced at the real shapes (`register_replacement`)."""
 
@@ -33,6 +35,7 @@ class EntryInfo(Struct):
             anchors=sorted(map(op_name, self.ops.anchor))[:8],
             ops=sorted({op_name(next(iter(targets))) for targets in self.ops.others if targets}),
             nodes=self.ops.nodes,
+            steps=self.steps,
         )
 
 
@@ -56,6 +59,7 @@ def describe_entries(entries: list[Any]) -> list[EntryInfo]:
             where=of_code(function.__code__) if hasattr(function, "__code__") else None,
             ops=ops_of(entry.pattern),
             custom=is_custom(entry),
+            steps=steps_of(entry.pattern),
             retraces=torch_check(entry) is not None,
         )
         for entry, function, name in zip(entries, functions, names, strict=True)

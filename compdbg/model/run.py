@@ -48,8 +48,8 @@ from compdbg.model.symbols import Dimension, build_dimensions
 from compdbg.model.time import Times
 from compdbg.model.uncaptured import Uncaptured, build_uncaptured
 from compdbg.model.uncompiled import Uncompiled, build_uncompiled
-from compdbg.store.locate import find_run
-from compdbg.store.reader import Log, read_log
+from compdbg.store.locate import open_run
+from compdbg.store.reader import Log
 
 
 @dataclass(frozen=True)
@@ -176,9 +176,9 @@ class Run:
 
 
 def load(path: str | Path | None = None) -> Run:
-    """Open a recorded run: a folder, or with no path the newest one below the current directory.
+    """Open a recorded run: a folder or a report, or with no path the newest below the current directory.
 
     Raises:
         compdbg.store.reader.CannotRead: there is no run, or it can't be read.
     """
-    return Run(read_log(find_run(None if path is None else str(path))))
+    return Run(open_run(None if path is None else str(path)))

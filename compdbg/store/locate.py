@@ -1,29 +1,30 @@
-"""From what the user typed to a run: a folder, or nothing for the newest run here."""
+"""From what the user typed to a run: a folder, a report, or nothing for the newest run here."""
 
 from __future__ import annotations
 
 import contextlib
 from pathlib import Path
 
+from compdbg.store.embedded import is_report, read_report
 from compdbg.store.reader import CannotRead, Log, read_log
 
 RUNS = "compdbg-runs"
 
 
 def find_run(given: str | None) -> Path:
-    """The folder of the run that `given` names.
+    """The folder, or the file, of the run that `given` names.
 
     Raises:
         CannotRead: there is none.
     """
     if given is not None:
         path = Path(given)
-        if path.is_dir():
+        if path.is_dir() or is_report(path):
             return path
         inside = Path(RUNS) / given
         if inside.is_dir():
             return inside
-        raise CannotRead(f"no run at {given}")
+        raise CannotRead(f"{given} is no run that can be read" if path.is_file() else f"no run at {given}")
     latest = Path(RUNS) / "latest"
     if latest.is_dir():
         return latest.resolve()
@@ -42,4 +43,10 @@ def all_runs(under: Path = Path(RUNS)) -> list[Path]:
 
 
 def open_run(given: str | None) -> Log:
-    return read_log(find_run(given))
+    """The run that `given` names, whatever form it has.
+
+    Raises:
+        CannotRead: there is none, or it can't be read.
+    """
+    path = find_run(given)
+    return read_report(path) if path.is_file() else read_log(path)

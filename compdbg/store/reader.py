@@ -6,7 +6,7 @@ import functools
 import json
 import operator
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +19,8 @@ from compdbg.events import SCHEMA, Event, Header, UnknownEvent, event_types
 E = TypeVar("E", bound=Event)
 
 _events: Any = event_types()
-_decode_event = msgspec.json.Decoder(functools.reduce(operator.or_, _events)).decode
+_Union: Any = functools.reduce(operator.or_, _events)
+_decode_event = msgspec.json.Decoder(_Union).decode
 _kinds = {cls.__struct_config__.tag for cls in _events}
 _decode_header = msgspec.json.Decoder(Header).decode
 _MANIFEST: dict[str, Any] = {
@@ -68,6 +69,12 @@ class Log:
     """Process -> events that it could not write, where it could not write even that."""
     unreadable: list[str] = field(default_factory=list)
     """Names of files that could not be read."""
+    texts: Mapping[str, str] | None = None
+    """Large texts by their hash, of a run that did not come as a folder."""
+    sources: Mapping[str, Mapping[int, str]] | None = None
+    """Lines of the program's files that came with the run; None: they are read where they lie."""
+    left_out: Sequence[str] = ()
+    """What the file that the run came in does not hold of it, in sentences."""
 
     @cached_property
     def _by_type(self) -> dict[type, list[Record]]:
@@ -101,6 +108,8 @@ class Log:
         """A large text by its content hash; None if it was not recorded or is lost."""
         if not digest or not all(c in "0123456789abcdef" for c in digest):
             return None
+        if self.texts is not None:
+            return self.texts.get(digest)
         try:
             return (self.folder / "payloads" / f"{digest}.txt").read_text("utf-8", "surrogateescape")
         except OSError:
@@ -210,12 +219,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         given = json.loads((folder / "run.json").read_bytes())
     except (OSError, ValueError, RecursionError):
         return {}
-    if not isinstance(given, dict):
-        return {}
-    _check_schema(given.get("schema", "1.0"), folder)
-    return {
-        key: given[key] for key, expected in _MANIFEST.items() if key in given and _is(given[key], expected)
-    }
+    return checked_manifest(given, folder)
 
 
 def _is(value: Any, expected: Any) -> bool:
@@ -224,6 +228,29 @@ def _is(value: Any, expected: Any) -> bool:
     except msgspec.ValidationError:
         return False
     return True
+
+
+def as_event(kind: str, fields: dict[str, Any]) -> Event | UnknownEvent | None:
+    """An event from its fields; None where the kind is known and the fields are not its own."""
+    try:
+        event: Event = msgspec.convert({**fields, "kind": kind}, _Union)
+        return event
+    except msgspec.ValidationError:
+        return None if kind in _kinds else UnknownEvent(kind, fields)
+
+
+def checked_manifest(given: Any, place: Path) -> dict[str, Any]:
+    """The parts of a `run.json` that are as expected.
+
+    Raises:
+        CannotRead: it is of a newer major schema.
+    """
+    if not isinstance(given, dict):
+        return {}
+    _check_schema(given.get("schema", "1.0"), place)
+    return {
+        key: given[key] for key, expected in _MANIFEST.items() if key in given and _is(given[key], expected)
+    }
 
 
 def _check_schema(schema: Any, folder: Path) -> None:

@@ -36,7 +36,7 @@ def explain(source: Source, finding: Finding) -> Explanation:
     return Explanation(
         finding=finding,
         where=place(finding.where),
-        line=source_line(finding.where),
+        line=source_line(finding.where, source.run.log.sources),
         cost=_cost(finding),
         evidence=shown,
         page=f"compdbg explain --code {finding.code}",

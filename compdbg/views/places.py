@@ -15,6 +15,8 @@ def place(where: Where | None) -> str:
     if os.path.isabs(name):
         relative = os.path.relpath(name)
         name = relative if not relative.startswith("..") else os.path.basename(name)
+    elif name.startswith("~/"):  # redacted
+        name = os.path.basename(name)
     return f"{name}:{where.line}"
 
 

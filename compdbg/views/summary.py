@@ -13,12 +13,7 @@ MAX_FINDINGS = 8
 
 def summary(source: Source) -> View:
     run = source.run.summary
-    lines = [
-        f"program   {' '.join(run.argv)}",
-        f"ended     {_end(source)}",
-        f"versions  {_versions(source)}",
-        *_areas(source),
-    ]
+    lines = [f"{label:<10}{value}" for label, value in facts(source)]
     if source.findings:
         lines += ["", *(f"{f.id:<4}{f.severity:<9}{f.title}" for f in source.findings[:MAX_FINDINGS])]
         lines += [f"    and {len(source.findings) - MAX_FINDINGS} more"] * (
@@ -28,26 +23,34 @@ def summary(source: Source) -> View:
     return View(name="summary", title=verdict(source), items=[run], lines=lines)
 
 
+def facts(source: Source) -> list[tuple[str, str]]:
+    """The run in a few pairs of a word and what is to be said of it."""
+    return [
+        ("program", " ".join(source.run.summary.argv)),
+        ("ended", _end(source)),
+        ("versions", _versions(source)),
+        *_areas(source),
+    ]
+
+
 def _versions(source: Source) -> str:
     run = source.run.summary
     versions = {"torch": run.torch, "triton": run.triton, "vllm": run.vllm, "Python": run.python}
     return ", ".join(f"{name} {version}" for name, version in versions.items() if version)
 
 
-def _areas(source: Source) -> list[str]:
-    """What was compiled, fused and served, a line an area that has anything."""
+def _areas(source: Source) -> list[tuple[str, str]]:
+    """What was compiled, fused and served, a pair an area that has anything."""
     run = source.run
-    lines = [f"frames    {'; '.join(frames(source).lines)}"] if run.frames.compiles else []
+    found = [("frames", "; ".join(frames(source).lines))] if run.frames.compiles else []
     if run.pieces:
-        lines.append(f"split     {'; '.join(splits(source).lines)}")
+        found.append(("split", "; ".join(splits(source).lines)))
     if run.summary.cold is not None:
-        lines.append(
-            f"caches    {'cold: compiled anew' if run.summary.cold else 'warm: served from a cache'}"
-        )
+        found.append(("caches", "cold: compiled anew" if run.summary.cold else "warm: served from a cache"))
     if run.summary.processes > 1:
         ranks = f", ranks {', '.join(map(str, run.summary.ranks))}" if run.summary.ranks else ""
-        lines.append(f"processes {run.summary.processes}{ranks}")
-    return lines
+        found.append(("processes", f"{run.summary.processes}{ranks}"))
+    return found
 
 
 def verdict(source: Source) -> str:

@@ -49,7 +49,6 @@ class TestUsage:
             (["--cc.mode=SOME", "program.py"], "--cc.mode: "),
             (["--enforce-eager=1", "program.py"], "--enforce-eager takes no value"),
             (["--check-replacements", "program.py"], "--check-replacements is not available in this version"),
-            (["--report=x.html", "program.py"], "--report is not available in this version"),
         ],
         ids=lambda value: " ".join(value) if isinstance(value, list) else "",
     )

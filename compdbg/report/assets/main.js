@@ -1,0 +1,302 @@
+/** Puts the page together: what is in it stands already; here come drawings, tables, search, keys and links. */
+import { button, element } from "./dom.js";
+import { column, eventTable, load, rowsOf } from "./data.js";
+import { codeBrowser } from "./code.js";
+import { coloured } from "./codebox.js";
+import { copyButton } from "./copy.js";
+import { eventGrid } from "./events.js";
+import { fusionDrawings } from "./fusion.js";
+import { grid } from "./grid.js";
+import { helpDialog, listen } from "./keys.js";
+import { rememberFor } from "./memory.js";
+import { searchBox, textSource } from "./search.js";
+import { sizeDrawings } from "./sizes.js";
+import { splitDrawings } from "./splits.js";
+import { themeButton } from "./theme.js";
+import { visible } from "./text.js";
+import { timeDrawings } from "./waterfall.js";
+
+const byId = (id) => document.getElementById(id);
+const place = (view) => document.querySelector(`.drawn[data-view="${view}"]`);
+const smooth = () => (matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth");
+const TONES = { error: "error", failed: "error", missed: "warning", violated: "error", fired: "ok", compiled: "ok", degraded: "warning", absent: "warning", miss: "warning", hit: "ok" };
+
+const grids = new Map();
+let nearMisses = [];
+let browser = null;
+let events = null;
+
+async function start() {
+  document.documentElement.classList.add("scripted");
+  decorate();
+  const data = await load("views");
+  rememberFor(`${data.run.path}|${data.run.started}`);
+  const search = searchBox(sources(data));
+  const keys = keyTable(search);
+  const help = helpDialog(keys);
+  keys.find((one) => one.key === "?").act = help.toggle;
+  byId("tools").append(search.element, themeButton(), button("?", help.toggle, { class: "small", "aria-label": "Keys", title: "Keys" }));
+  listen(keys);
+  drawViews(data);
+  watchSections();
+  addEventListener("hashchange", follow);
+  addEventListener("beforeprint", openForPrint);
+  document.body.append(element("div", { id: "said", class: "sr", role: "status" }));
+  document.documentElement.classList.add("ready");
+  await follow();
+}
+
+/** Copy buttons and colours for what stands in the page already. */
+function decorate() {
+  for (const one of document.querySelectorAll("[data-copy]")) one.append(copyButton(() => one.dataset.copy));
+  for (const article of document.querySelectorAll("article.finding")) {
+    const actions = article.querySelector(".actions");
+    actions?.append(copyButton(() => wordsOfFinding(article), "Copy finding"));
+  }
+  for (const code of document.querySelectorAll("pre.source code")) code.replaceChildren(...coloured(code.textContent));
+}
+
+/** A finding as text for a ticket or a message. */
+function wordsOfFinding(article) {
+  const head = ["id", "severity", "code", "where"].map((name) => article.querySelector(`summary .${name}`)?.textContent ?? "").join("  ");
+  const answers = [...article.querySelectorAll(".told > dl > dt")].map((dt) => `${dt.textContent}: ${dt.nextElementSibling.innerText.trim()}`);
+  return [head.trim(), article.querySelector("h3").textContent, "", ...answers].join("\n");
+}
+
+function drawViews(data) {
+  nearMisses = fusionDrawings(data);
+  place("fusion")?.append(element("div", { class: "near-misses" }, ...nearMisses.map((one) => one.element)));
+  place("splits")?.append(...splitDrawings(data.views.splits));
+  place("sizes")?.append(...sizeDrawings(data.views.sizes));
+  place("time")?.append(...timeDrawings(data.views.time));
+  browser = codeBrowser(data.code, () => load("texts"));
+  if (browser) (place("passes") ?? byId("code")).append(browser.element);
+  for (const [name, view] of Object.entries(data.views)) {
+    const where = place(name);
+    if (where) where.append(viewGrid(name, view));
+  }
+  whenNear(place("events"), () => eventsReady());
+}
+
+function viewGrid(name, view) {
+  const columns = view.columns.map((c) => {
+    const at = column(c.cells);
+    return { title: c.title, align: c.align, wide: c.wide, at, tone: (n) => (TONES[at(n)] ? `tone ${TONES[at(n)]}` : "") };
+  });
+  const shown = view.columns.length ? view.columns[0].cells : [];
+  const count = Array.isArray(shown) ? shown.length : shown.at.length;
+  const rows = view.rows ? rowsOf(view.rows) : null;
+  const made = grid({ name, title: view.title, columns, count, telling: view.telling ?? null, open: rows && ((n) => rowDetail(rows[n])) });
+  grids.set(name, made);
+  const left = view.total - count;
+  const note = left > 0 ? element("p", { class: "left-out" },
+    `${left.toLocaleString("en")} further rows are not in this file; all of them: compdbg show ${name}`) : null;
+  return element("div", {}, note, made.element);
+}
+
+/** All that a row says, where it was drawn too. */
+function rowDetail(row) {
+  return element("dl", { class: "detail" }, ...Object.entries(row).filter(([, v]) => v !== "").map(([key, value]) =>
+    element("div", {}, element("dt", {}, key.replaceAll("_", " ")),
+      element("dd", {}, typeof value === "object" ? JSON.stringify(value) : String(value)))));
+}
+
+/** The events are inflated when somebody comes near them, or searches. */
+function eventsReady() {
+  events ??= load("events").then((packed) => {
+    const table = eventTable(packed);
+    const made = eventGrid(table);
+    place("events")?.append(made.element);
+    made.redraw();
+    return { table, grid: made };
+  });
+  return events;
+}
+
+function whenNear(node, act) {
+  if (!node) return;
+  const watcher = new IntersectionObserver((entries) => {
+    if (!entries.some((one) => one.isIntersecting)) return;
+    watcher.disconnect();
+    act();
+  }, { rootMargin: "400px" });
+  watcher.observe(node);
+}
+
+function sources(data) {
+  const findings = [...document.querySelectorAll("article.finding")];
+  const texts = findings.map((article) => article.textContent.toLowerCase());
+  const made = [textSource("Findings", findings.length, {
+    text: (n) => texts[n],
+    label: (n) => `${findings[n].id} ${findings[n].querySelector("h3").textContent}`,
+    go: (n) => goTo(findings[n].id),
+  })];
+  for (const [name, view] of Object.entries(data.views)) {
+    if (name === "findings" || !view.total) continue;
+    made.push({
+      title: view.title,
+      all: (query) => goTo(`${name}/${encodeURIComponent(query)}`),
+      search: (words, most) => gridSource(name, view).search(words, most),
+    });
+  }
+  made.push({ title: "Code", search: searchCode });
+  made.push({
+    title: "Events",
+    all: (query) => goTo(`events/${encodeURIComponent(query)}`),
+    search: async (words, most) => {
+      const { table, grid: shown } = await eventsReady();
+      return textSource("Events", table.count, {
+        text: shown.textAt,
+        label: (n) => shown.textAt(n).replaceAll("\n", " "),
+        go: (n) => goTo(`event/${encodeURIComponent(table.id(n))}`),
+      }).search(words, most);
+    },
+  });
+  return made;
+}
+
+function gridSource(name, view) {
+  const shown = grids.get(name);
+  if (!shown) return { search: () => ({ found: 0, hits: [] }) };
+  const label = (n) => view.columns.map((c) => column(c.cells)(n)).filter(Boolean).join(" · ");
+  return textSource(view.title, shown.count, {
+    text: shown.textAt,
+    label,
+    go: (n) => {
+      goTo(name);
+      shown.show(n);
+    },
+  });
+}
+
+async function searchCode(words, most) {
+  if (!browser) return { found: 0, hits: [] };
+  const packed = await load("texts");
+  const matching = new Set();
+  packed.lines.forEach((line, n) => words.every((w) => line.toLowerCase().includes(w)) && matching.add(n));
+  const hits = [];
+  let found = 0;
+  for (const [graph, steps] of browser.graphs) {
+    for (const [at, step] of steps.entries()) {
+      const runs = step.kind === "text" ? packed.runs[step.text] ?? [] : [];
+      let number = 0;
+      for (let n = 0; n < runs.length; n += 2) {
+        for (let line = runs[n]; line < runs[n] + runs[n + 1]; line += 1) {
+          number += 1;
+          if (!matching.has(line)) continue;
+          found += 1;
+          const mark = number;
+          if (hits.length < most) hits.push({ text: `${graph} ${step.stage}:${mark} ${packed.lines[line].trim()}`, go: () => goToCode(graph, at, mark) });
+        }
+      }
+    }
+  }
+  return { found, hits };
+}
+
+function goToCode(graph, at, mark) {
+  goTo("code");
+  browser.show(graph, at, mark);
+}
+
+/** Go to a place of the page by its fragment; also where the fragment is there already. */
+function goTo(fragment) {
+  if (location.hash === `#${fragment}`) follow();
+  else location.hash = fragment;
+}
+
+/** Where the fragment leads: a finding, a section (with a filter), an event. */
+async function follow() {
+  const fragment = location.hash.slice(1);
+  const slash = fragment.indexOf("/");
+  const name = slash < 0 ? fragment : fragment.slice(0, slash);
+  const rest = slash < 0 ? "" : decoded(fragment.slice(slash + 1));
+  if (name === "event") return showEvent(rest);
+  const target = byId(name) ?? place(name);
+  if (!target) return undefined;
+  if (name === "events") await eventsReady().then((made) => rest && made.grid.setFilter(rest, { keep: false }));
+  else if (rest && grids.has(name)) grids.get(name).setFilter(rest, { keep: false });
+  const drawing = name === "fusion" && rest ? nearMisses.find((one) => one.pass === rest)?.element : null;
+  if (target.matches("article")) target.querySelector("details").setAttribute("open", "");
+  scrollTo(drawing ?? target);
+  light(drawing ?? target);
+  return undefined;
+}
+
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+async function showEvent(id) {
+  const { table, grid: shown } = await eventsReady();
+  const n = table.find(id);
+  scrollTo(byId("events"));
+  if (n !== undefined) shown.show(n);
+  else shown.setFilter(id, { keep: false });
+}
+
+function scrollTo(node) {
+  node.scrollIntoView({ behavior: smooth(), block: "start" });
+  if (node.matches("article, section")) {
+    node.setAttribute("tabindex", "-1");
+    node.focus({ preventScroll: true });
+  }
+}
+
+function light(node) {
+  document.querySelectorAll(".lit").forEach((one) => one.classList.remove("lit"));
+  if (node.matches("article, .near-miss")) node.classList.add("lit");
+}
+
+function keyTable(search) {
+  return [
+    { key: "/", said: "search everything", act: search.focus },
+    { key: "j", said: "next finding", act: () => step("article.finding", 1) },
+    { key: "k", said: "previous finding", act: () => step("article.finding", -1) },
+    { key: "]", said: "next section", act: () => step("main > section", 1) },
+    { key: "[", said: "previous section", act: () => step("main > section", -1) },
+    { key: "?", said: "these keys", act: () => undefined },
+  ];
+}
+
+/** From where the reader is to the next of its kind: what was reached last, else what stands at the top. */
+function step(selector, by) {
+  const all = [...document.querySelectorAll(selector)];
+  const focused = document.activeElement?.closest(selector);
+  let at = all.indexOf(focused);
+  if (at < 0) {
+    at = all.filter((one) => one.getBoundingClientRect().top < 80).length - 1;
+    if (by < 0) at += 1;
+  }
+  const next = all[Math.min(all.length - 1, Math.max(0, at + by))];
+  if (next) goTo(next.id);
+}
+
+/** The section in sight is marked in the navigation. */
+function watchSections() {
+  const links = new Map([...document.querySelectorAll("nav.side a")].map((a) => [a.hash.slice(1), a]));
+  const watcher = new IntersectionObserver((entries) => {
+    for (const entry of entries) {
+      if (!entry.isIntersecting) continue;
+      links.forEach((link) => link.removeAttribute("aria-current"));
+      links.get(entry.target.id)?.setAttribute("aria-current", "true");
+    }
+  }, { rootMargin: "-70px 0px -75% 0px" });
+  document.querySelectorAll("main > section").forEach((section) => watcher.observe(section));
+}
+
+function openForPrint() {
+  document.querySelectorAll("article.finding details").forEach((one) => one.setAttribute("open", ""));
+}
+
+function failed(error) {
+  const said = `The tables could not be drawn (${visible(error.message)}). The findings above are complete; compdbg show reads the rest.`;
+  byId("findings").after(element("p", { class: "failed", role: "alert" }, said));
+  console.error(error);
+}
+
+start().catch(failed);

@@ -1,0 +1,72 @@
+/** Sizes as a grid: a cell a size, by how its calls were served. */
+import { button, counted, element } from "./dom.js";
+import { figure } from "./zoom.js";
+import { rowsOf } from "./data.js";
+import { bytes } from "./text.js";
+
+const STATES = {
+  captured: "captured and replayed",
+  padded: "padded to a captured size",
+  compiled: "compiled, without a capture",
+  failed: "the capture failed",
+};
+
+/** A grid for each graph that served sizes. */
+export function sizeDrawings(view) {
+  if (!view.rows) return [];
+  const graphs = new Map();
+  for (const row of rowsOf(view.rows)) graphs.set(row.graph, [...(graphs.get(row.graph) ?? []), row]);
+  return [...graphs].map(([graph, rows]) => figure(`Sizes of ${graph}`, cells(rows), asWords(rows)));
+}
+
+/** How the calls of a size were served, in a word. */
+export function stateOf(row) {
+  if (row.fault) return "failed";
+  if (row.captured) return "captured";
+  return row.padded_to && row.padded_to !== row.size ? "padded" : "compiled";
+}
+
+function cells(rows) {
+  const detail = element("div", { class: "below", hidden: true });
+  const list = element("ol", { class: "sizes" });
+  for (const row of rows) {
+    const state = stateOf(row);
+    const calls = (row.replays ?? 0) + (row.eager_calls ?? 0);
+    const cell = button("", () => {
+      const already = cell.getAttribute("aria-pressed") === "true";
+      for (const other of list.querySelectorAll("button")) other.setAttribute("aria-pressed", "false");
+      cell.setAttribute("aria-pressed", String(!already));
+      detail.hidden = already;
+      detail.replaceChildren(sizeDetail(row));
+    }, { class: `size ${state}`, "aria-pressed": "false" });
+    cell.append(
+      element("span", { class: "size-number" }, row.size),
+      element("span", { class: "size-state" }, state === "padded" ? `→ ${row.padded_to}` : state),
+      element("span", { class: "size-calls" }, calls ? counted(calls, "call") : "not called"),
+    );
+    list.append(element("li", {}, cell));
+  }
+  const legend = element("p", { class: "legend" }, ...Object.entries(STATES).flatMap(([state, said]) =>
+    rows.some((row) => stateOf(row) === state) ? [element("span", { class: `swatch ${state}` }), `${said} `] : []));
+  return element("div", {}, legend, list, detail);
+}
+
+function sizeDetail(row) {
+  const rows = [
+    ["Size", row.size], ["Served as", STATES[stateOf(row)]], ["Why not captured", row.fault],
+    ["Compiled as", row.compiled_as], ["Padded to", row.padded_to],
+    ["Captures", row.captures], ["Replays", row.replays], ["Calls without a capture", row.eager_calls],
+    ["of these warm-ups", row.warm_ups], ["of these refused", row.refused],
+    ["Capture took", row.capture_ms === undefined ? null : `${row.capture_ms.toFixed(1)} ms`],
+    ["Capture holds", row.capture_bytes === undefined ? null : bytes(row.capture_bytes)],
+    ["Against eager", row.check === "not-checked" ? null : `${row.check}, at most ${row.max_abs}`],
+  ].filter(([, value]) => value !== undefined && value !== null && value !== 0 && value !== "");
+  return element("dl", { class: "detail" }, ...rows.map(([key, value]) =>
+    element("div", {}, element("dt", {}, key), element("dd", {}, String(value)))));
+}
+
+function asWords(rows) {
+  return element("ul", {}, ...rows.map((row) => element("li", {},
+    `${row.size}: ${STATES[stateOf(row)]}${row.padded_to ? `, ${row.padded_to}` : ""}; ${row.replays ?? 0} replays, ` +
+    `${row.eager_calls ?? 0} without a capture${row.fault ? `; ${row.fault}` : ""}`)));
+}

@@ -1,0 +1,103 @@
+/** Start-up and compiling as a waterfall: a bar a phase; a chosen bar fills the width. */
+import { button, drawn, element } from "./dom.js";
+import { rowsOf } from "./data.js";
+import { figure } from "./zoom.js";
+import { duration } from "./text.js";
+
+const ROW_HEIGHT = 22;
+const LABEL = 300;
+const WIDTH = 1000;
+const MOST = 160;
+const LEAST = 0.004;
+
+/** A waterfall for each process that has phases. */
+export function timeDrawings(view) {
+  if (!view.rows) return [];
+  const processes = new Map();
+  for (const row of rowsOf(view.rows)) processes.set(row.process, [...(processes.get(row.process) ?? []), row]);
+  return [...processes].map(([process, phases]) => {
+    const rank = phases[0].rank === undefined ? `Process ${process}` : `Rank ${phases[0].rank}`;
+    return figure(rank, waterfall(phases), asLines(phases));
+  });
+}
+
+/** The phases worth a bar: those that take a visible part of what is shown, the longest if they are many. */
+export function worthABar(phases, from, until) {
+  const inside = phases.filter((p) => p.start_s < until && p.start_s + p.duration_s > from);
+  const visible = inside.filter((p) => p.duration_s >= (until - from) * LEAST || p.open);
+  if (visible.length <= MOST) return visible;
+  const least = visible.map((p) => p.duration_s).sort((a, b) => b - a)[MOST - 1];
+  return visible.filter((p) => p.duration_s >= least).slice(0, MOST);
+}
+
+function waterfall(phases) {
+  const end = Math.max(...phases.map((p) => p.start_s + p.duration_s), 1e-6);
+  const whole = element("div", { class: "waterfall" });
+  const show = (from, until, title) => {
+    const bars = worthABar(phases, from, until);
+    const left = phases.length - bars.length;
+    const crumbs = element("p", { class: "crumbs" },
+      title ? button("All", () => show(0, end, ""), { class: "small" }) : null,
+      title ? ` ${title}, ${duration(until - from)} ` : `${duration(end)} in all; choose a bar to look into it `,
+      left ? element("span", { class: "muted" }, `(${left} short phases not drawn)`) : null);
+    whole.replaceChildren(crumbs, chart(bars, from, until, (p) => show(p.start_s, p.start_s + Math.max(p.duration_s, 1e-6), p.span)));
+  };
+  show(0, end, "");
+  return whole;
+}
+
+function chart(bars, from, until, zoomTo) {
+  const height = bars.length * ROW_HEIGHT + 24;
+  const svg = drawn("svg", { class: "chart", viewBox: `0 0 ${LABEL + WIDTH} ${height}`, role: "group", "aria-label": "Phases by time" });
+  const x = (seconds) => LABEL + (Math.min(until, Math.max(from, seconds)) - from) / (until - from) * WIDTH;
+  for (const tick of ticks(from, until)) {
+    svg.append(drawn("line", { class: "tick", x1: x(tick), x2: x(tick), y1: 18, y2: height }),
+      drawn("text", { class: "tick-text", x: x(tick) + 3, y: 12 }, duration(tick)));
+  }
+  bars.forEach((phase, n) => svg.append(bar(phase, 22 + n * ROW_HEIGHT, x, zoomTo)));
+  return svg;
+}
+
+function bar(phase, y, x, zoomTo) {
+  const start = x(phase.start_s);
+  const wide = Math.max(2, x(phase.start_s + phase.duration_s) - start);
+  const said = `${phase.span}, ${duration(phase.duration_s)}, of which itself ${duration(phase.self_s)}, from ${duration(phase.start_s)} on`;
+  const kind = phase.open ? "open" : phase.span === "import torch" ? "import" : "";
+  const inside = x(phase.start_s) + wide + 130 > LABEL + WIDTH;
+  const group = drawn("g", {
+    class: `bar ${kind}`, tabindex: "0", role: "button", "aria-label": said,
+    on: {
+      click: () => zoomTo(phase),
+      keydown: (event) => (event.key === "Enter" || event.key === " ") && (event.preventDefault(), zoomTo(phase)),
+    },
+  });
+  group.append(
+    drawn("title", {}, said),
+    drawn("rect", { class: "row-hit", x: 0, y, width: LABEL + WIDTH, height: ROW_HEIGHT }),
+    drawn("text", { class: "bar-name", x: 8 + Math.min(phase.depth, 12) * 12, y: y + 15 }, short(phase.span, 38 - Math.min(phase.depth, 12) * 2)),
+    drawn("rect", { class: "bar-all", x: start, y: y + 3, width: wide, height: ROW_HEIGHT - 6, rx: 3 }),
+    drawn("text", { class: `bar-time${inside ? " inside" : ""}`, x: inside ? start - 6 : start + wide + 6, y: y + 15, "text-anchor": inside ? "end" : "start" },
+      phase.open ? `${duration(phase.duration_s)}, still open` : duration(phase.duration_s)),
+  );
+  return group;
+}
+
+function short(text, most) {
+  return text.length <= most ? text : `${text.slice(0, Math.max(1, most - 1))}…`;
+}
+
+/** Round times, five to ten of them. */
+export function ticks(from, until) {
+  const raw = (until - from) / 6;
+  const power = 10 ** Math.floor(Math.log10(raw));
+  const step = [1, 2, 5, 10].map((m) => m * power).find((s) => s >= raw);
+  const found = [];
+  for (let n = Math.ceil(from / step); n * step <= until; n += 1) found.push(n * step);
+  return found;
+}
+
+function asLines(phases) {
+  const longest = phases.filter((p) => p.duration_s >= 0.001).slice(0, 400);
+  return element("pre", { tabindex: "0" }, longest.map((p) =>
+    `${p.start_s.toFixed(3).padStart(10)} s  ${"  ".repeat(p.depth)}${p.span}  ${duration(p.duration_s)}`).join("\n"));
+}

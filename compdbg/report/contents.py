@@ -1,0 +1,62 @@
+"""What a report is made of: the run as it may be shown, its views, and what was left out or replaced."""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Iterable
+from dataclasses import replace
+
+from msgspec import Struct
+
+from compdbg.events import Where
+from compdbg.findings.base import Finding
+from compdbg.findings.collect import find_all
+from compdbg.model.run import Run
+from compdbg.store.reader import Log
+from compdbg.store.redact import redacted
+from compdbg.views.base import Source
+
+_AROUND = 6
+_LONGEST = 400
+
+
+class Contents(Struct, frozen=True, kw_only=True):
+    """A run to be shown to others. `redactions` is None where nothing was to be replaced."""
+
+    source: Source
+    redactions: list[str] | None
+
+
+def contents(log: Log, *, redact: bool = True) -> Contents:
+    """Take a run as it was read: lines of the program's files are added, what identifies people replaced."""
+    if log.sources is None:
+        log = replace(log, sources=_sources(log))
+    if not redact:
+        return Contents(source=_source(log), redactions=None)
+    hidden, redactor = redacted(log)
+    source = _source(hidden)
+    return Contents(source=source, redactions=redactor.told())
+
+
+def _source(log: Log) -> Source:
+    run = Run(log)
+    return Source(run, find_all(run))
+
+
+def _sources(log: Log) -> dict[str, dict[int, str]]:
+    """The lines around every place that a finding names, read now; none if source was not to be recorded."""
+    if log.manifest.get("options", {}).get("source") is False:
+        return {}
+    found: dict[str, dict[int, str]] = {}
+    for where in _places(find_all(Run(log))):
+        linecache.checkcache(where.file)
+        lines = found.setdefault(where.file, {})
+        for number in range(max(1, where.line - _AROUND), where.line + _AROUND + 1):
+            text = linecache.getline(where.file, number).rstrip("\n")
+            if text:
+                lines[number] = text[:_LONGEST]
+    return {file: lines for file, lines in found.items() if lines}
+
+
+def _places(findings: Iterable[Finding]) -> Iterable[Where]:
+    return (f.where for f in findings if f.where is not None and f.where.line > 0)
