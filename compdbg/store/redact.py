@@ -30,8 +30,8 @@ _HOME = re.compile(
 _COMMON = frozenset(
     (
         "root", "user", "users", "admin", "ubuntu", "debian", "runner", "home", "torch", "test", "tests",
-        "dev", "app", "work", "model", "data", "node", "build", "nobody", "docker", "jovyan", "vscode", "python",
-        "localhost", "host", "shared", "public", "vm", "server",
+        "dev", "app", "work", "model", "data", "node", "build", "nobody", "docker", "jovyan", "vscode",
+        "python", "localhost", "host", "shared", "public", "vm", "server",
     )
 )  # fmt: skip
 """Names that say nothing of anybody, and stand in texts as words."""
