@@ -2,6 +2,9 @@
 
 `record()` observes a block of the running program; `load()` opens a recorded run. Both are
 imported on first use, so that `import compdbg` in somebody's program costs next to nothing.
+
+PYTEST_DONT_REWRITE: pytest rewrites the packages of its plugins, and warns of one that is imported
+already, as this one is in a pytest that is itself recorded.
 """
 
 TYPE_CHECKING = False  # importing `typing` would load a dozen modules before the program's own
