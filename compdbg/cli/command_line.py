@@ -17,7 +17,6 @@ _FLAGS = frozenset("bBdEiIOPqRsSuvx")
 _TAKE_VALUE = frozenset("WX")
 _BEGIN_PROGRAM = frozenset("cm")
 _LATER = {
-    "--check-replacements": 0,
     "--compare": 1,
     "--sizes": 1,
 }

@@ -47,6 +47,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--check-ops", action="store_true",
         help="check some calls of each custom op: what it writes to, and its results against its fake",
     )  # fmt: skip
+    add(
+        "--check-replacements", action="store_true",
+        help="run what a fusion replaced and its replacement on random inputs, and compare",
+    )  # fmt: skip
     add("--no-source", action="store_true", help="record neither source nor generated code")
     add(
         "--enforce-eager", action="store_true",
@@ -157,6 +161,7 @@ def _options(arguments: argparse.Namespace) -> Options:
         audit=arguments.audit,
         inductor_patterns=arguments.inductor_patterns,
         check_ops=arguments.check_ops,
+        check_replacements=arguments.check_replacements,
         source=not arguments.no_source,
         skip=tuple(arguments.line.hooks_off),
     )

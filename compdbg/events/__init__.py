@@ -42,6 +42,8 @@ from compdbg.events.fusion import (
     PatternProblem,
     PatternRegistered,
     Reason,
+    ReplacementsChecked,
+    ReplacementWrong,
 )
 from compdbg.events.graphs import (
     CloneKept,
@@ -80,14 +82,15 @@ __all__ = [
     "SCHEMA", "AddressChanged", "Apart", "Boundary", "CacheLookup", "CacheProblem", "CachedWork", "Capture",
     "ChildEnd", "CloneKept", "CloneRemoved", "CompileError", "CompileRequest", "ConfigValue",
     "CudagraphRecord", "CudagraphSkip", "Decorated", "Dispatch", "EffectRemoved", "Event", "EventsLost",
-    "FactorChange", "FrameCalls", "FrameEnd", "FrameStart", "FusionCalled", "FusionCompile", "FusionEnabled",
-    "GeneratedCode", "Graph", "GraphBreak", "Guard", "GuardAudit", "GuardViolation", "Guards", "Header",
-    "HookError", "HookState", "LinkedPass", "MatchAttempt", "NearMiss", "NotCompiled", "OpWrong",
-    "OpsChecked", "Outcome", "PaddingLeak", "PassRun", "Pattern", "PatternForm", "PatternPass",
+    "FactorChange", "FrameCalls", "FrameEnd", "FrameStart", "FusionCalled", "FusionCompile",
+    "FusionEnabled", "GeneratedCode", "Graph", "GraphBreak", "Guard", "GuardAudit", "GuardViolation",
+    "Guards", "Header", "HookError", "HookState", "LinkedPass", "MatchAttempt", "NearMiss", "NotCompiled",
+    "OpWrong", "OpsChecked", "Outcome", "PaddingLeak", "PassRun", "Pattern", "PatternForm", "PatternPass",
     "PatternPassMade", "PatternProblem", "PatternRegistered", "Piece", "PieceCompiled", "ProcessEnd",
-    "ProcessMissed", "ProcessStart", "Reason", "RecompileLimit", "RecompileReason", "SizeBranch", "Span",
-    "SpanBegin", "SplitOpUnmatched", "StaleInput", "Stance", "Symbol", "SymbolFixed",
-    "SymbolJoined", "TorchLoaded", "TraceArtifact", "UnknownEvent", "Where", "event_types",
+    "ProcessMissed", "ProcessStart", "Reason", "RecompileLimit", "RecompileReason", "ReplacementWrong",
+    "ReplacementsChecked", "SizeBranch", "Span", "SpanBegin", "SplitOpUnmatched", "StaleInput", "Stance",
+    "Symbol", "SymbolFixed", "SymbolJoined", "TorchLoaded", "TraceArtifact", "UnknownEvent", "Where",
+    "event_types",
 ]  # fmt: skip
 
 

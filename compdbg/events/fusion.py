@@ -200,6 +200,43 @@ class FusionCalled(Event, frozen=True):
     compile_id: str | None = None
 
 
+class ReplacementWrong(Event, frozen=True):
+    """What a pattern put into a graph is not like what it took out, at the region's output `output`.
+
+    `fault`: `dtype`, `shape`, `strides`, `device`, or `values` (on random inputs, under
+    `--check-replacements`). `wanted` is the region's, `found` the replacement's.
+    """
+
+    pass_id: str
+    pass_name: str
+    pattern: str
+    graph: str
+    fault: str
+    output: str
+    wanted: str = ""
+    found: str = ""
+    graph_id: int = 0
+    where: Where | None = None
+    """The user's line that was replaced."""
+    replacement: Where | None = None
+    """Where the replacement is defined."""
+    max_abs: float | None = None
+    """Of `values`; None where one gives NaN and the other a number."""
+    max_rel: float | None = None
+    scale: float | None = None
+    """About how large the random inputs were."""
+    compile_id: str | None = None
+
+
+class ReplacementsChecked(Event, frozen=True):
+    """How many replacements of one apply were compared with their regions, and on values."""
+
+    pass_id: str
+    graph: str
+    compared: int
+    values_compared: int = 0
+
+
 class PatternRegistered(Event, frozen=True):
     """A pattern from outside torch was registered in one of torch's own passes."""
 

@@ -21,6 +21,7 @@ from compdbg.findings.dim_specialised import dim_specialised
 from compdbg.findings.fusion_missed import fusion_missed
 from compdbg.findings.fusion_no_candidate import fusion_no_candidate
 from compdbg.findings.fusion_not_run import fusion_not_run
+from compdbg.findings.fusion_wrong import fusion_wrong
 from compdbg.findings.graph_break import graph_break
 from compdbg.findings.guard_dropped_violated import guard_dropped_violated
 from compdbg.findings.guards_kept import guards_kept
@@ -56,6 +57,7 @@ RULES: tuple[Rule, ...] = (
     fusion_missed,
     fusion_no_candidate,
     fusion_not_run,
+    fusion_wrong,
     graph_break,
     guard_dropped_violated,
     guards_kept,
@@ -86,6 +88,8 @@ _BEFORE: tuple[tuple[str, ...], ...] = (
         "diverges",
     ),
     ("graph-break", "compile-failed", "nothing-compiled"),
+    ("fusion-wrong", "compile-failed"),
+    ("fusion-wrong", "diverges"),
     ("dim-specialised", "compile-failed"),
     ("dim-specialised", "recompile-limit", "recompiles"),
     ("pattern-unmatchable", "fusion-missed"),

@@ -120,10 +120,19 @@ def _matching(original: Any) -> Any:
 def _applying_entry(original: Any) -> Any:
     def apply(self: Any, match: Any, *args: Any, **kwargs: Any) -> Any:
         stack = applying_here()
-        if stack and stack[-1].undecided is not None:
+        if not stack:
+            return original(self, match, *args, **kwargs)
+        if stack[-1].undecided is not None:
             with contained(NAME):
                 stack[-1].applied(match)
-        return original(self, match, *args, **kwargs)
+        region = None
+        with contained(NAME):
+            region = stack[-1].replacing(self, match)
+        result = original(self, match, *args, **kwargs)
+        if region is not None:
+            with contained(NAME):
+                stack[-1].replaced(self, region)
+        return result
 
     return apply
 

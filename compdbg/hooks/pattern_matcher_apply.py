@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from compdbg.events import MatchAttempt, NearMiss, PatternPass, Where
+from compdbg.events import MatchAttempt, NearMiss, PatternPass, ReplacementWrong, Where
 from compdbg.hooks import current
-from compdbg.hooks.pattern_matcher_entries import EntryInfo
+from compdbg.hooks.pattern_matcher_entries import EntryInfo, is_custom, replacement_place
 from compdbg.hooks.pattern_matcher_misses import (
     Tried,
     at_first_stage,
@@ -23,7 +23,8 @@ from compdbg.hooks.pattern_matcher_misses import (
 from compdbg.hooks.pattern_matcher_owner import Owner
 from compdbg.hooks.pattern_matcher_passes import PassInfo
 from compdbg.hooks.pattern_matcher_sites import site_of
-from compdbg.hooks.userline import of_node
+from compdbg.hooks.replacements import Region, wants_values
+from compdbg.hooks.userline import of_node, of_text
 
 
 class Pending(Struct):
@@ -58,6 +59,9 @@ class Applying:
         self.pending: Pending | None = None
         self.undecided: Tried | None = None
         self.checking: Checking | None = None
+        self.compared = self.values_compared = 0
+        self.wrong: list[ReplacementWrong] = []
+        self._regions: dict[Any, int] = {}
         self._turn: tuple[int, Any, int] = (0, None, 0)
         self._lines: dict[str, Where | None] = {}
         self._started = time.perf_counter()
@@ -112,6 +116,42 @@ class Applying:
         tried, self.undecided = self.undecided, None
         if tried is not None:
             self._fired(tried, match)
+
+    def replacing(self, entry: Any, match: Any) -> Region | None:
+        """What an entry of the user's is about to replace."""
+        replaces = type(entry).__name__ in ("ReplacementPatternEntry", "GraphPatternEntry")
+        if not replaces or not self.info.custom or not is_custom(entry):
+            return None
+        region = Region(match, self.graph)
+        if wants_values(self.info.name_of(entry), region.nodes, self._regions):
+            region.try_values()
+        return region
+
+    def replaced(self, entry: Any, region: Region) -> None:
+        """What stands in its place now."""
+        self.compared += 1
+        self.values_compared += bool(region.trials)
+        for fault in region.faults():
+            trace = region.traces.get(fault.node) or ""
+            self.wrong.append(
+                ReplacementWrong(
+                    pass_id=self.info.id,
+                    pass_name=self.info.names(self.owner)[0],
+                    pattern=self.info.name_of(entry),
+                    graph=self.graph_name,
+                    graph_id=self.graph_id,
+                    fault=fault.fault,
+                    output=fault.output,
+                    wanted=fault.wanted,
+                    found=fault.found,
+                    where=of_text(trace),
+                    replacement=replacement_place(entry),
+                    max_abs=fault.max_abs,
+                    max_rel=fault.max_rel,
+                    scale=fault.scale,
+                    compile_id=current.compile_id(),
+                )
+            )
 
     def skipped(self, node: Any) -> None:
         """torch skips an anchor for its dtype before it tries any pattern."""

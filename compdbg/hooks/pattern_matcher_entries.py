@@ -100,6 +100,14 @@ def function_of(entry: Any) -> Any:
     return unwrapped(getattr(entry, "handler", None) or original_check(entry))
 
 
+def replacement_place(entry: Any) -> Where | None:
+    """Where what an entry puts in is defined: its replacement function, or its handler."""
+    check = torch_check(entry)
+    handler = getattr(entry, "handler", None)
+    function = unwrapped(handler if check is None else cells(check).get("replace_fn"))
+    return of_code(function.__code__) if hasattr(function, "__code__") else None
+
+
 def check_of(entry: Any) -> Any:
     """The user's own extra check of an entry."""
     check = torch_check(entry)

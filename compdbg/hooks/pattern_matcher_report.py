@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from compdbg import probe
-from compdbg.events import PatternForm, PatternPass, PatternProblem
+from compdbg.events import PatternForm, PatternPass, PatternProblem, ReplacementsChecked
 from compdbg.hooks import artifacts
 from compdbg.hooks.pattern_matcher_apply import Applying
 from compdbg.hooks.pattern_matcher_forms import GraphIndex, find_form
@@ -19,6 +19,16 @@ def report(applying: Applying, event: PatternPass) -> None:
     with probe.under(parent):
         for attempt in applying.attempts:
             probe.emit(attempt)
+        if applying.compared:
+            checked = ReplacementsChecked(
+                pass_id=event.pass_id,
+                graph=event.graph,
+                compared=applying.compared,
+                values_compared=applying.values_compared,
+            )
+            probe.emit(checked)
+        for wrong in applying.wrong:
+            probe.emit(wrong)
         if event.custom:
             _report_problems(applying, event)
             _report_forms(applying, event)

@@ -42,6 +42,7 @@ from compdbg.model.pipeline import (
     build_sizes,
 )
 from compdbg.model.recompiles import History, build_histories
+from compdbg.model.replacements import WrongFusion, build_wrong_fusions
 from compdbg.model.splits import NearTwins, UnmatchedOp, build_near_twins, build_unmatched
 from compdbg.model.summary import Summary, summarise
 from compdbg.model.symbols import Dimension, build_dimensions
@@ -153,6 +154,10 @@ class Run:
     @cached_property
     def dropped_copies(self) -> list[tuple[str, CloneRemoved]]:
         return build_dropped_copies(self.log)
+
+    @cached_property
+    def wrong_fusions(self) -> list[WrongFusion]:
+        return build_wrong_fusions(self.log)
 
     @cached_property
     def wrong_ops(self) -> list[WrongOp]:

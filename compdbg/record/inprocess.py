@@ -19,7 +19,7 @@ from compdbg.record import options as recording_options
 from compdbg.record import process as recorded
 from compdbg.record.lines import warn
 from compdbg.record.manifest import Manifest, new_run_folder
-from compdbg.record.options import LATER, Options
+from compdbg.record.options import Options
 from compdbg.record.session import Session, compiled_frames
 
 if TYPE_CHECKING:
@@ -145,8 +145,6 @@ def _options(given: dict[str, Any]) -> Options:
     if unknown:
         known = ", ".join(Options.__struct_fields__)
         raise TypeError(f"record() has no option {', '.join(sorted(unknown))}; there are: {known}")
-    if later := [name for name in LATER if given.get(name)]:
-        raise TypeError(f"{', '.join(later)} is not available in this version of compdbg")
     try:
         chosen = msgspec.convert(given, Options)
     except msgspec.ValidationError as error:

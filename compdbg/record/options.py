@@ -19,9 +19,6 @@ class Options(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Hooks switched off by `--no-HOOK`."""
 
 
-LATER = ("check_replacements",)
-"""Options of which this version has the name and not the feature; asking for one is an error."""
-
 _current = Options()
 
 

@@ -48,7 +48,6 @@ class TestUsage:
             (["-cc.backend", "program.py"], "-cc.backend needs =VALUE"),
             (["--cc.mode=SOME", "program.py"], "--cc.mode: "),
             (["--enforce-eager=1", "program.py"], "--enforce-eager takes no value"),
-            (["--check-replacements", "program.py"], "--check-replacements is not available in this version"),
         ],
         ids=lambda value: " ".join(value) if isinstance(value, list) else "",
     )

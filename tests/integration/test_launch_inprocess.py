@@ -105,7 +105,6 @@ def test_blocks_do_not_nest(tmp_path: Path) -> None:
         ({"audit": "some"}, "Invalid enum value 'some'"),
         ({"loud": True}, "no option loud; there are: audit"),
         ({"skip": ("guard_dogs",)}, "no hook guard_dogs to skip"),
-        ({"check_replacements": True}, "check_replacements is not available"),
     ],
 )
 def test_wrong_options(options: dict[str, object], complaint: str, tmp_path: Path) -> None:
