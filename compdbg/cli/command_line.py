@@ -120,13 +120,13 @@ def _override(word: str) -> tuple[str, str]:
 
 
 def _hook(word: str) -> str:
-    from compdbg.hooks.installed import MODULES
+    from compdbg.hooks.installed import hook_names
 
     given = word.removeprefix("--no-")
-    for name in MODULES:
+    for name in hook_names():
         if given.replace("-", "_") == name.replace("-", "_"):
             return name
-    raise UsageError(f"no such option: {word}; hooks are: {', '.join(MODULES)}")
+    raise UsageError(f"no such option: {word}; hooks are: {', '.join(hook_names())}")
 
 
 def _take_pythons(rest: list[str], line: CommandLine) -> bool:

@@ -64,9 +64,13 @@ def _page(code: str) -> str:
     import difflib
 
     from compdbg.findings.pages import CODES, page
+    from compdbg.findings.third_party import third_party_codes, third_party_page
 
     if code in CODES:
         return page(code)
-    near = difflib.get_close_matches(code, CODES, 1)
-    hint = f"; did you mean {near[0]}?" if near else f"; there are: {', '.join(CODES)}"
+    if code in third_party_codes():
+        return third_party_page(code)
+    known = [*CODES, *third_party_codes()]
+    near = difflib.get_close_matches(code, known, 1)
+    hint = f"; did you mean {near[0]}?" if near else f"; there are: {', '.join(known)}"
     raise UsageError(f"no finding code {code!r}{hint}")

@@ -42,6 +42,7 @@ def exercise() -> Iterator[Check]:
 def judge(log: Log) -> Iterator[Check]:
     """The state of each hook, from what it said of itself and what it recorded."""
     from compdbg.hooks.installed import MODULES, load_hook
+    from compdbg.hooks.third_party import third_party_names
 
     states: dict[str, list[HookState]] = defaultdict(list)
     for _, event in log.of(HookState):
@@ -51,6 +52,8 @@ def judge(log: Log) -> Iterator[Check]:
         hook = load_hook(name)
         recorded = sum(len(log.of(kind)) for kind in hook.proof)
         yield _hook(name, states[name], errors.get(name), recorded, proves=bool(hook.proof))
+    for name in third_party_names():
+        yield _hook(name, states[name], errors.get(name), 0, proves=False)
 
 
 def _hook(name: str, states: list[HookState], error: str | None, recorded: int, *, proves: bool) -> Check:

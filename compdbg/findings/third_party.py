@@ -6,6 +6,8 @@ The name of the entry point is the code of the findings that its rule gives.
 from __future__ import annotations
 
 import importlib.metadata
+import inspect
+import sys
 from collections.abc import Iterator
 
 from compdbg.findings.base import Finding
@@ -18,6 +20,17 @@ _SEVERITIES = ("error", "warning", "info")
 def third_party_codes() -> list[str]:
     """The codes that rules of other packages give."""
     return sorted(entry.name for entry in importlib.metadata.entry_points(group=GROUP))
+
+
+def third_party_page(code: str) -> str:
+    """What a rule of another package says of its code: its docstring, or its module's."""
+    (entry,) = importlib.metadata.entry_points(group=GROUP, name=code)
+    try:
+        rule = entry.load()
+        told = inspect.getdoc(rule) or inspect.getdoc(sys.modules[rule.__module__])
+    except Exception as error:
+        told = f"{entry.value} can't be loaded: {type(error).__name__}: {error}"
+    return f"# {code}\n\n{told or 'Its rule has no docstring.'}\n"
 
 
 def third_party_findings(run: Run) -> Iterator[Finding]:

@@ -46,6 +46,32 @@ class Hook(NamedTuple):
     """Any event of these types shows that the hook works: what `compdbg doctor` looks for."""
 
 
+def observing(
+    name: str, target: Target, after: Callable[..., None], proof: tuple[type[Event], ...] = ()
+) -> Hook:
+    """A hook that calls `after(result, *args, **kwargs)` each time the function at `target` has returned.
+
+    What `after` raises is recorded; the program gets the function's own result or exception.
+    """
+
+    def make(original: Any) -> Any:
+        def observed(*args: Any, **kwargs: Any) -> Any:
+            result = original(*args, **kwargs)
+            if probe.active():
+                with contained(name):
+                    after(result, *args, **kwargs)
+            return result
+
+        return observed
+
+    part = Part(target.path.partition(":")[0], lambda patches: _wrap(patches, target, make))
+    return Hook(name, (part,), (target,), proof)
+
+
+def _wrap(patches: Patches, target: Target, make: Callable[[Any], Any]) -> None:
+    patches.wrap(target, make)
+
+
 class TargetMissing(Exception):
     """The version of torch that is installed has no such name, or it takes other arguments."""
 

@@ -14,6 +14,7 @@ from compdbg import probe
 from compdbg.events import HookState
 from compdbg.hooks.base import Hook, Patches, install_part, report_error
 from compdbg.hooks.importing import forget, on_import
+from compdbg.hooks.third_party import arm_third_party, third_party_names
 from compdbg.record import options
 
 MODULES: dict[str, str] = {
@@ -105,6 +106,11 @@ WAITS_FOR: dict[str, tuple[str, ...]] = {
 """Hook name -> the modules of its parts: the first that the program imports loads the hook."""
 
 
+def hook_names() -> list[str]:
+    """Every hook that can be switched off: ours, and those of other packages."""
+    return [*MODULES, *third_party_names()]
+
+
 def load_hook(name: str) -> Hook:
     hook = importlib.import_module(MODULES[name]).HOOK
     assert isinstance(hook, Hook)
@@ -129,6 +135,7 @@ def install_all(skip: Collection[str] = ()) -> Callable[[], None]:
             callback = functools.partial(_install, name, module, done, failed)
             waiting.append(callback)
             on_import(module, callback)
+    arm_third_party(skip, done, waiting)
 
     def remove() -> None:
         for callback in waiting:

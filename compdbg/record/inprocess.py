@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from compdbg import probe
-from compdbg.hooks.installed import MODULES
+from compdbg.hooks.installed import hook_names
 from compdbg.launch.child import OPTIONS, RUN, STARTED_BY
 from compdbg.record import options as recording_options
 from compdbg.record import process as recorded
@@ -143,12 +143,13 @@ def _restore(environment: dict[str, str | None]) -> None:
 def _options(given: dict[str, Any]) -> Options:
     unknown = set(given) - set(Options.__struct_fields__)
     if unknown:
-        known = ", ".join(Options.__struct_fields__)
-        raise TypeError(f"record() has no option {', '.join(sorted(unknown))}; there are: {known}")
+        fields = ", ".join(Options.__struct_fields__)
+        raise TypeError(f"record() has no option {', '.join(sorted(unknown))}; there are: {fields}")
     try:
         chosen = msgspec.convert(given, Options)
     except msgspec.ValidationError as error:
         raise TypeError(str(error)) from None
-    if unknown := set(chosen.skip) - set(MODULES):
-        raise TypeError(f"no hook {', '.join(sorted(unknown))} to skip; there are: {', '.join(MODULES)}")
+    known = hook_names() if chosen.skip else []
+    if unknown := set(chosen.skip) - set(known):
+        raise TypeError(f"no hook {', '.join(sorted(unknown))} to skip; there are: {', '.join(known)}")
     return chosen

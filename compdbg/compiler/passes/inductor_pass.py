@@ -93,8 +93,12 @@ class CallableInductorPass(InductorPass):
 
 
 def as_pass(given: Any) -> InductorPass:
-    """A pass from what a configuration names: a pass, a function, or `module:object`."""
+    """A pass from what a configuration names: a pass, a function, `module:object`, or an entry point."""
     if isinstance(given, str):
+        if ":" not in given:
+            from compdbg.compiler.passes.third_party import third_party_pass
+
+            return third_party_pass(given)
         module, _, path = given.partition(":")
         found: Any = __import__(module, fromlist=["_"])
         for step in path.split("."):

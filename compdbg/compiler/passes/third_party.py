@@ -1,0 +1,106 @@
+"""Passes of other packages, by entry points `compdbg.passes`; one that fails is told and left out.
+
+A configuration names such a pass by its entry point: `inductor_passes=["tidy"]`.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib.metadata
+import logging
+
+from torch import fx
+
+from compdbg import probe
+from compdbg.compiler.config_values import ConfigError, nearest
+from compdbg.compiler.passes.inductor_pass import InductorPass, as_pass, get_pass_context, hash_dict
+from compdbg.compiler.ranges import Range
+from compdbg.events import PassRun
+
+GROUP = "compdbg.passes"
+log = logging.getLogger("compdbg.compiler")
+
+
+def third_party_pass(name: str) -> InductorPass:
+    """The pass that another package offers under a name.
+
+    Raises:
+        ConfigError: no package offers one.
+    """
+    entries = {entry.name: entry for entry in importlib.metadata.entry_points(group=GROUP)}
+    if name not in entries:
+        raise ConfigError(f"inductor_passes: no package offers a pass {name!r}{nearest(name, entries)}")
+    return ThirdPartyPass(entries[name])
+
+
+class ThirdPartyPass(InductorPass):
+    """A pass that we did not write. Where it raises, the graph is put back as it was."""
+
+    def __init__(self, entry: importlib.metadata.EntryPoint) -> None:
+        self.entry = entry
+        self.inner: InductorPass | None = None
+        try:
+            offered = entry.load()
+            self.inner = as_pass(offered() if isinstance(offered, type) else offered)
+        except Exception as error:
+            self._tell(error)
+
+    @property
+    def name(self) -> str:
+        return self.entry.name
+
+    @property
+    def matched_count(self) -> int | None:
+        """Matches replaced in the graph that ran last, where the pass counts them."""
+        return getattr(self.inner, "matched_count", None)
+
+    def is_applicable_for_range(self, compile_range: Range) -> bool:
+        if self.inner is None:
+            return False
+        try:
+            return self.inner.is_applicable_for_range(compile_range)
+        except Exception as error:
+            self._tell(error)
+            return False
+
+    def __call__(self, graph: fx.Graph) -> None:
+        assert self.inner is not None
+        before = copy.deepcopy(graph)
+        was_sound = _is_sound(graph)
+        try:
+            self.inner(graph)
+            if was_sound:
+                graph.lint()
+        except Exception as error:
+            self._tell(error)
+            _put_back(graph, before)
+
+    def uuid(self) -> str:
+        inner = self.inner.uuid() if self.inner is not None else "absent"
+        return hash_dict({"entry": self.entry.value, "pass": inner})
+
+    def _tell(self, error: Exception) -> None:
+        text = f"{type(error).__name__}: {error}"
+        package = self.entry.dist.name if self.entry.dist is not None else self.entry.value
+        log.warning("the pass %r of %s failed and is left out: %s", self.entry.name, package, text)
+        graph = probe.graph_under_way() or f"range {get_pass_context().compile_range}"
+        probe.emit(PassRun(pass_name=self.entry.name, graph=graph, index=0, custom=True, error=text))
+
+
+def _is_sound(graph: fx.Graph) -> bool:
+    try:
+        graph.lint()
+    except Exception:  # torch's lint knows less than what Inductor makes of a graph
+        return False
+    return True
+
+
+def _put_back(graph: fx.Graph, before: fx.Graph) -> None:
+    """Give a graph, which others hold, the nodes that its copy has."""
+    for node in graph.nodes:
+        node.args, node.kwargs = (), {}
+    for node in list(graph.nodes):
+        graph.erase_node(node)
+    copied: dict[fx.Node, fx.Node] = {}
+    for node in before.nodes:
+        copied[node] = graph.node_copy(node, lambda old: copied[old])
