@@ -43,6 +43,19 @@ class CacheLookup(Event, frozen=True):
     changed_factors: list[FactorChange] | None = None
 
 
+class CacheRemade(Event, frozen=True):
+    """What was compiled after a miss is, to the letter, the code of the nearest earlier key.
+
+    The components in which the two keys differ do not matter to this graph.
+    """
+
+    layer: str
+    key: str
+    nearest_key: str
+    graph: str
+    compile_id: str | None = None
+
+
 class CachedWork(Event, frozen=True):
     """A hit: no pass ran. What was recorded of how the artifact was made, by the run `run`."""
 

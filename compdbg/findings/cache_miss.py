@@ -14,6 +14,12 @@ from compdbg.model.run import Run
 _MOST = 6
 
 
+_REMADE = (
+    " The code that came out is the same, to the letter: what changed is in the key but does not matter to "
+    "this graph."
+)
+
+
 def cache_miss(run: Run) -> Iterator[Finding]:
     """One finding for each function and cause; the AOT key covers the FX key, so it goes first."""
     groups: dict[tuple[str, tuple[str, ...]], list[Lookup]] = defaultdict(list)
@@ -54,6 +60,7 @@ def _finding(run: Run, place: str, found: list[Lookup]) -> Finding:
     miss = found[0]
     changes = miss.changed_factors or []
     names = [change.name for change in changes]
+    remade = _is_remade(run, found)
     if changes:
         shown = ["the graph" if name == GRAPH else name for name in names]
         what = f"{listed(shown, most=3)} changed, and with it the cache key"
@@ -70,7 +77,8 @@ def _finding(run: Run, place: str, found: list[Lookup]) -> Finding:
             if changes
             else f"The {miss.layer.upper()} cache was asked for {miss.piece} with a key that an earlier run "
             f"({miss.nearest_run or 'unknown'}) stored: {told}."
-        ),
+        )
+        + (_REMADE if remade else ""),
         suggestion=_advice(names, miss),
         where=_where(run, miss),
         evidence=[e.event for e in found],
@@ -82,9 +90,17 @@ def _finding(run: Run, place: str, found: list[Lookup]) -> Finding:
             "nearest_key": miss.nearest_key,
             "nearest_run": miss.nearest_run,
             "changed_factors": names,
+            "irrelevant": remade,
         },
         subject=f"{place} {miss.layer}",
     )
+
+
+def _is_remade(run: Run, found: list[Lookup]) -> bool:
+    """Whether each graph of these compiles came out as the nearest key's had."""
+    compiles = {(miss.process, miss.compile_id) for miss in found}
+    made = [e for e in run.lookups if e.layer == "fx" and (e.process, e.compile_id) in compiles]
+    return bool(made) and all(e.remade for e in made)
 
 
 def _advice(names: list[str], miss: Lookup) -> str:

@@ -47,6 +47,8 @@ class KeyRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     run: str = ""
     folder: str = ""
     factors: dict[str, tuple[str, str]] = {}
+    output: str = ""
+    """A digest of the code that was generated."""
     work: bytes = b""
     """What was recorded of how the artifact was made; see `artifacts`."""
 
@@ -181,3 +183,9 @@ def new_record(
 
 def with_work(record: KeyRecord, work: bytes) -> KeyRecord:
     return msgspec.structs.replace(record, work=work)
+
+
+def with_output(record: KeyRecord, code: str) -> KeyRecord:
+    """With a digest of the generated code, less its comments: they hold numbers of this process."""
+    lines = [line for line in code.splitlines() if not line.lstrip().startswith("#")]
+    return msgspec.structs.replace(record, output=_digest("\n".join(lines)))

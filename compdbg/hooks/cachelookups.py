@@ -10,13 +10,16 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from compdbg import probe
-from compdbg.events import CachedWork, CacheLookup, CacheProblem
+from compdbg.events import CachedWork, CacheLookup, CacheProblem, CacheRemade
 from compdbg.hooks import artifacts, cachekeys, compiling
 from compdbg.hooks.current import compile_id
 from compdbg.record.options import current
 
 PENDING = 64
-_pending: dict[tuple[str, str], tuple[str, cachekeys.KeyRecord]] = {}
+_pending: dict[tuple[str, str], tuple[str, cachekeys.KeyRecord, cachekeys.KeyRecord | None]] = {}
+"""Layer and key of a miss -> the graph, what is to be kept of it, and the nearest earlier key."""
+_stored: dict[str, tuple[cachekeys.KeyRecord, cachekeys.KeyRecord | None]] = {}
+"""Graph -> what was kept of it, until its code is known."""
 _frames: dict[str, str] = {}
 """Where the frame of a compile is, by compile id: a backward is compiled when the frame is gone."""
 _PLAIN = (bool, int, float, str, type(None))
@@ -135,17 +138,42 @@ def finish_miss(found: Found, info: Mapping[str, Any], files: list[tuple[str, in
             "changed_factors": near.changes,
         }
     probe.emit(describe(found, "miss", _why(info, near, record), **known))
-    _pending[(found.layer, found.key)] = (found.graph, record)
+    _pending[(found.layer, found.key)] = (found.graph, record, None if near is None else near.record)
     while len(_pending) > PENDING:
         _pending.pop(next(iter(_pending)))
 
 
 def remember_stored(layer: str, key: str) -> None:
     """torch has stored the artifact of a miss: keep its key, and how it was made."""
-    graph, record = _pending.pop((layer, key), ("", None))
-    if record is not None:
-        work = artifacts.take(graph) if layer == "fx" else b""
-        cachekeys.remember(cachekeys.with_work(record, work))
+    graph, record, near = _pending.pop((layer, key), ("", None, None))
+    if record is None:
+        return
+    if layer == "fx":
+        record = cachekeys.with_work(record, artifacts.take(graph))
+        _stored[graph] = (record, near)
+        while len(_stored) > PENDING:
+            _stored.pop(next(iter(_stored)))
+    cachekeys.remember(record)
+
+
+def remember_output(graph: str, output: Any) -> None:
+    """The code of a graph that was stored: kept as a digest, and compared with the nearest key's."""
+    record, near = _stored.pop(graph, (None, None))
+    code = getattr(output, "source_code", None)
+    if record is None or not isinstance(code, str) or not code:
+        return
+    record = cachekeys.with_output(record, code)
+    cachekeys.remember(record)
+    if near is not None and near.key != record.key and near.output == record.output:
+        probe.emit(
+            CacheRemade(
+                layer=record.layer,
+                key=record.key,
+                nearest_key=near.key,
+                graph=graph,
+                compile_id=compile_id(),
+            )
+        )
 
 
 def _why(info: Mapping[str, Any], near: cachekeys.Nearest | None, now: cachekeys.KeyRecord) -> str:

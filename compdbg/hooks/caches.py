@@ -17,7 +17,15 @@ from compdbg import probe
 from compdbg.events import CacheLookup
 from compdbg.hooks import artifacts
 from compdbg.hooks.base import Hook, Part, Patches, Target, contained
-from compdbg.hooks.cachelookups import Found, components, describe, finish_miss, readable, record_hit
+from compdbg.hooks.cachelookups import (
+    Found,
+    components,
+    describe,
+    finish_miss,
+    readable,
+    record_hit,
+    remember_output,
+)
 from compdbg.hooks.cachewrites import WRITE_AOT, WRITE_FX, watch_writes
 from compdbg.hooks.codegen import record_output
 from compdbg.hooks.current import compile_id, graph_base, graph_name
@@ -186,6 +194,7 @@ def _around_inner(original: Callable[..., Any]) -> Callable[..., Any]:
                 _record_disabled("fx", graph_name())
             if not _here.fx_hit:
                 record_output(graph_name(), result)
+                remember_output(graph_name(), result)
         return result
 
     return compile_fx_inner

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import re
+
 from msgspec import Struct
 
-from compdbg.events import CacheLookup, CacheProblem, FactorChange
+from compdbg.events import CacheLookup, CacheProblem, CacheRemade, FactorChange, Header
 from compdbg.store.reader import Log
+
+_CUSTOM_OP = re.compile(r"torch\.ops\.(\w+)\.(\w+)")
+_OF_TORCH = (
+    "aten", "prims", "prim", "higher_order", "inductor", "_c10d_functional", "c10d_functional", "quantized",
+    "quantized_decomposed", "mkldnn", "mkl", "onednn", "rngprims", "profiler", "debugprims", "symm_mem",
+    "_inductor_test", "fsdp", "torchvision",
+)  # fmt: skip
 
 
 class Lookup(Struct, frozen=True, kw_only=True):
@@ -31,6 +40,12 @@ class Lookup(Struct, frozen=True, kw_only=True):
     process: str
     rank: int | None
     event: str
+    served_by: str | None
+    """The layer whose entry was used for this piece in the end; None where it was compiled."""
+    not_in_key: list[str]
+    """Custom ops of the graph: their kernels and fakes are in no key of torch's."""
+    remade: bool
+    """The code made after the miss is that of the nearest key: what changed does not matter."""
 
 
 class Problem(Struct, frozen=True, kw_only=True):
@@ -44,6 +59,8 @@ class Problem(Struct, frozen=True, kw_only=True):
 
 
 def build_lookups(log: Log) -> list[Lookup]:
+    served = _served(log)
+    remade = {(h.process, e.layer, e.key) for h, e in log.of(CacheRemade)}
     return [
         Lookup(
             piece=event.graph,
@@ -64,9 +81,35 @@ def build_lookups(log: Log) -> list[Lookup]:
             process=header.process,
             rank=header.rank,
             event=header.id,
+            served_by=served.get(_compile(header, event)),
+            not_in_key=_custom_ops(log, event),
+            remade=(header.process, event.layer, event.key) in remade,
         )
         for header, event in log.of(CacheLookup)
     ]
+
+
+def _compile(header: Header, event: CacheLookup) -> tuple[str, str | None, str]:
+    """The AOT cache holds all graphs of one compile; other layers each piece and range for itself."""
+    piece = "" if event.layer in ("aot", "fx") else f"{event.graph} {event.range}"
+    return header.process, event.compile_id, piece
+
+
+def _served(log: Log) -> dict[tuple[str, str | None, str], str]:
+    """The outermost layer that had what was asked for: an AOT entry is made of FX entries."""
+    hits: dict[tuple[str, str | None, str], str] = {}
+    for header, event in log.of(CacheLookup):
+        if event.result == "hit" and hits.get(_compile(header, event)) != "aot":
+            hits[_compile(header, event)] = event.layer
+    return hits
+
+
+def _custom_ops(log: Log, event: CacheLookup) -> list[str]:
+    """Of torch's own layers; ours and vLLM's keys hold the source of what was traced."""
+    if event.layer not in ("aot", "fx") or event.factors is None:
+        return []
+    names = _CUSTOM_OP.findall(log.text(event.factors) or "")
+    return sorted({f"{space}::{name}" for space, name in names if space not in _OF_TORCH})
 
 
 def build_cache_problems(log: Log) -> list[Problem]:

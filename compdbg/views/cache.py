@@ -10,6 +10,14 @@ from compdbg.views.base import Column, Source, View
 from compdbg.views.places import size
 
 _KEY = 12
+_SERVED = {
+    "": "compiled",
+    "aot": "by the AOT cache",
+    "fx": "by the FX-graph cache",
+    "ours": "by the built-in compiler's cache",
+    "vllm": "by vLLM's cache",
+    "twin": "by a twin compiled in this process",
+}
 
 
 def cache(source: Source) -> View:
@@ -37,11 +45,31 @@ def _lines(items: Sequence[Lookup]) -> list[str]:
     for layer in dict.fromkeys(e.layer for e in items):
         results = Counter(e.result for e in items if e.layer == layer)
         lines.append(f"{layer}: " + ", ".join(f"{count} {result}" for result, count in results.most_common()))
+    served = Counter(_SERVED.get(e.served_by or "", e.served_by or "") for e in _asked(items))
+    if served:
+        lines.append("served: " + ", ".join(f"{count} {by}" for by, count in served.most_common()))
+    if ops := sorted({op for e in items for op in e.not_in_key}):
+        lines.append(
+            f"in the graphs but in no key of torch's: what {', '.join(ops)} compute, and what their fakes say; "
+            "a change of those is not noticed"
+        )
     misses = [e for e in items if e.result == "miss"]
     if misses and all(e.nearest_key is None for e in misses):
         lines.append("cold: no earlier entry is known for any of these functions")
     return [*lines, *(line for miss in misses for line in _changes(miss))]
 
 
+def _asked(items: Sequence[Lookup]) -> list[Lookup]:
+    """One look for each piece that was asked for: the outermost."""
+    pieces: dict[object, Lookup] = {}
+    for each in items:
+        of_torch = each.layer in ("aot", "fx")
+        key = (each.process, each.compile_id, None if of_torch else (each.piece, each.range))
+        pieces.setdefault(key, each)
+    return list(pieces.values())
+
+
 def _changes(miss: Lookup) -> list[str]:
-    return [f"{miss.piece} {miss.layer}: {said(change)}" for change in miss.changed_factors or ()]
+    lines = [f"{miss.piece} {miss.layer}: {said(change)}" for change in miss.changed_factors or ()]
+    same = "the code made is that of the nearest key: what changed is in the key but does not matter here"
+    return [*lines, f"{miss.piece} {miss.layer}: {same}"] if miss.remade else lines

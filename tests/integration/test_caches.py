@@ -79,7 +79,7 @@ def test_a_cold_start_misses_and_is_no_finding(start: Any) -> None:
     run = start()
     assert results(run) == {"aot": "miss", "fx": "miss"}
     assert run.summary.cold is True
-    assert [f.code for f in find_all(run)] == []
+    assert found(run, "cache-miss", "cache-unusable") == []
     view = VIEWS["cache"](Source(run, []))
     assert "cold: no earlier entry is known for any of these functions" in view.lines
 
@@ -133,6 +133,22 @@ class TestMisses:
         (finding,) = found(second, "cache-miss")
         assert finding.data["changed_factors"] == ["inductor_config[epilogue_fusion]"]
         assert "True before, False now" in finding.cause
+
+    def test_what_is_in_the_key_and_does_not_matter(self, start: Any) -> None:
+        start()
+        second = start(config={"epilogue_fusion": False})
+        (finding,) = found(second, "cache-miss")
+        assert finding.data["irrelevant"] is True
+        assert "is in the key but does not matter" in finding.cause
+        assert [(e.layer, e.remade) for e in second.lookups] == [("aot", False), ("fx", True)]
+        assert any("does not matter here" in line for line in VIEWS["cache"](Source(second, [])).lines)
+
+    def test_what_is_in_the_key_and_matters(self, start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        start(configured)
+        monkeypatch.setattr(f"{__name__}.TRANSPOSED", True)
+        (finding,) = found(start(configured), "cache-miss")
+        assert finding.data["irrelevant"] is False
+        assert "does not matter" not in finding.cause
 
     def test_a_changed_input(self, start: Any) -> None:
         start()
@@ -306,6 +322,46 @@ def write_kv(x: Any, k: Any, v: Any) -> None:
 def step(x: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     torch.ops.caches.write_kv(x, k, v)
     return x + k[0] + v[0]
+
+
+class TestWhoServed:
+    def test_a_cold_start_is_compiled(self, start: Any) -> None:
+        run = start()
+        assert [e.served_by for e in run.lookups] == [None, None]
+        assert "served: 1 compiled" in VIEWS["cache"](Source(run, [])).lines
+
+    def test_a_warm_start_is_served_by_the_outer_layer(self, start: Any) -> None:
+        start()
+        run = start()
+        assert [e.served_by for e in run.lookups] == ["aot", "aot"]
+        assert "served: 1 by the AOT cache" in VIEWS["cache"](Source(run, [])).lines
+
+    def test_the_inner_layer_where_the_outer_has_no_entry(self, start: Any, cache_folder: Path) -> None:
+        import shutil
+
+        start()
+        shutil.rmtree(cache_folder / "aotautograd")
+        run = start()
+        assert results(run) == {"aot": "miss", "fx": "hit"}
+        assert [e.served_by for e in run.lookups] == ["fx", "fx"]
+
+
+def test_a_custom_op_is_in_the_graph_and_its_kernel_in_no_key(start: Any) -> None:
+    run = start(lambda x, w: torch.ops.caches.scale(x @ w), X, W)
+    assert [e.not_in_key for e in run.lookups] == [["caches::scale"], ["caches::scale"]]
+    lines = VIEWS["cache"](Source(run, [])).lines
+    assert any("in no key of torch's: what caches::scale compute" in line for line in lines)
+    assert [e.not_in_key for e in start().lookups] == [[], []]
+
+
+@torch.library.custom_op("caches::scale", mutates_args=())
+def scale_op(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+@scale_op.register_fake
+def _(x: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(x)
 
 
 @pytest.mark.slow
