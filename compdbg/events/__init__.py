@@ -80,8 +80,8 @@ from compdbg.events.process import (
 from compdbg.events.symbols import SizeBranch, Symbol, SymbolFixed, SymbolJoined
 
 __all__ = [
-    "SCHEMA", "AddressChanged", "Apart", "Boundary", "CacheLookup", "CacheProblem", "CacheRemade", "CachedWork",
-    "Capture", "ChildEnd", "CloneKept", "CloneRemoved", "CompileError", "CompileRequest", "ConfigValue",
+    "SCHEMA", "AddressChanged", "Apart", "Boundary", "CacheLookup", "CacheProblem", "CacheRemade",
+    "CachedWork", "Capture", "ChildEnd", "CloneKept", "CloneRemoved", "CompileError", "CompileRequest", "ConfigValue",
     "CudagraphRecord", "CudagraphSkip", "Decorated", "Dispatch", "EffectRemoved", "Event", "EventsLost",
     "FactorChange", "FrameCalls", "FrameEnd", "FrameStart", "FusionCalled", "FusionCompile",
     "FusionEnabled", "GeneratedCode", "Graph", "GraphBreak", "Guard", "GuardAudit", "GuardViolation",

@@ -50,7 +50,7 @@ def _lines(items: Sequence[Lookup]) -> list[str]:
         lines.append("served: " + ", ".join(f"{count} {by}" for by, count in served.most_common()))
     if ops := sorted({op for e in items for op in e.not_in_key}):
         lines.append(
-            f"in the graphs but in no key of torch's: what {', '.join(ops)} compute, and what their fakes say; "
+            f"in the graphs but in no key of torch's: what {', '.join(ops)} compute, and their fakes; "
             "a change of those is not noticed"
         )
     misses = [e for e in items if e.result == "miss"]
