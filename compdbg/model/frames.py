@@ -23,6 +23,8 @@ from compdbg.store.reader import Log, Record
 _WRAPPER = "_dynamo/external_utils.py:"
 """torch's own function around a target whose frame it would not convert."""
 
+_READ = (RecompileReason, FrameStart, RecompileLimit, FrameEnd, FrameCalls)
+
 
 class Reason(Struct, frozen=True):
     """The guard of one earlier entry that failed, in torch's words."""
@@ -85,10 +87,11 @@ class Frames(Struct, frozen=True, kw_only=True):
 def build_frames(log: Log) -> Frames:
     """Put starts, reasons and ends together, process by process."""
     by_process: dict[str, list[Record]] = defaultdict(list)
-    for record in log.records:
+    records_of_frames = log.among(_READ)
+    for record in records_of_frames:
         by_process[record.header.process].append(record)
     compiles = [c for records in by_process.values() for c in _Process().read(records)]
-    order = {record.id: n for n, record in enumerate(log.records)}
+    order = {record.id: n for n, record in enumerate(records_of_frames)}
     compiles.sort(key=lambda c: order[c.events[0]])
     requests = {event.request: (header.id, event) for header, event in log.of(CompileRequest)}
     _name_targets(compiles, requests)

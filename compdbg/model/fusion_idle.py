@@ -47,6 +47,9 @@ class _Subject(NamedTuple):
     where: Where | None
 
 
+_READ = (FusionCompile, CacheLookup, FrameEnd, FusionCalled, FusionEnabled, PatternRegistered, PassRun)
+
+
 class _Compile(NamedTuple):
     """One graph given to a backend, and what was recorded of its compile."""
 
@@ -60,7 +63,7 @@ class _Compile(NamedTuple):
 def build_idle(log: Log, applied: dict[tuple[str, str], str]) -> list[Idle]:
     """`applied`: the name of each pass that ran, by process and pass id."""
     by_process: dict[str, list[Record]] = defaultdict(list)
-    for record in log.records:
+    for record in log.among(_READ):
         by_process[record.header.process].append(record)
     found: list[Idle] = []
     for process, records in by_process.items():

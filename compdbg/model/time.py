@@ -105,15 +105,11 @@ class Times:
     @cached_property
     def _starts(self) -> dict[str, float]:
         starts = {h.process: h.time for h, _ in self._log.of(ProcessStart)}
-        for record in self._log.records:
-            starts.setdefault(record.header.process, record.header.time)
-        return starts
+        return {process: first for process, (first, _) in self._log.ends.items()} | starts
 
     @cached_property
     def _ends(self) -> dict[str, float]:
-        ends: dict[str, float] = {}
-        for record in self._log.records:
-            ends[record.header.process] = record.header.time
+        ends = {process: last for process, (_, last) in self._log.ends.items()}
         return ends | {h.process: h.time for h, _ in self._log.of(ProcessEnd)}
 
     @cached_property

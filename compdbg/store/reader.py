@@ -21,7 +21,7 @@ E = TypeVar("E", bound=Event)
 _events: Any = event_types()
 _Union: Any = functools.reduce(operator.or_, _events)
 _decode_event = msgspec.json.Decoder(_Union).decode
-_kinds = {cls.__struct_config__.tag for cls in _events}
+KINDS = {cls.__struct_config__.tag for cls in _events}
 _decode_header = msgspec.json.Decoder(Header).decode
 _MANIFEST: dict[str, Any] = {
     "argv": list[str],
@@ -59,7 +59,7 @@ class Log:
 
     folder: Path
     manifest: dict[str, Any]
-    records: list[Record]
+    records: Sequence[Record]
     damaged: int = 0
     """Lines that are no event. A last line that was cut short, as by SIGKILL, is `partial` instead."""
     unknown: dict[str, int] = field(default_factory=dict)
@@ -87,9 +87,22 @@ class Log:
         """Every event of one type with its header, in the order of time."""
         return self._by_type.get(kind, [])  # type: ignore[return-value]
 
+    def among(self, kinds: Sequence[type[Any]]) -> Sequence[Record]:
+        """Every event of several types, in the order of time."""
+        return [record for record in self.records if type(record.event) in kinds]
+
     @cached_property
-    def by_id(self) -> dict[str, Record]:
+    def by_id(self) -> Mapping[str, Record]:
         return {record.id: record for record in self.records}
+
+    @cached_property
+    def ends(self) -> dict[str, tuple[float, float]]:
+        """Process -> the times of its first and of its last event."""
+        found: dict[str, tuple[float, float]] = {}
+        for header, _ in self.records:
+            first, _ = found.get(header.process, (header.time, 0.0))
+            found[header.process] = (first, header.time)
+        return found
 
     def position(self, id: str) -> int | None:
         """Where in `records` an event stands."""
@@ -192,7 +205,7 @@ def decode_line(line: bytes) -> Record | None:
         except msgspec.ValidationError:
             fields = msgspec.json.decode(line)
             kind = fields.pop("kind", None)
-            if not isinstance(kind, str) or kind in _kinds:
+            if not isinstance(kind, str) or kind in KINDS:
                 return None
             return Record(header, UnknownEvent(kind, fields))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -236,7 +249,7 @@ def as_event(kind: str, fields: dict[str, Any]) -> Event | UnknownEvent | None:
         event: Event = msgspec.convert({**fields, "kind": kind}, _Union)
         return event
     except msgspec.ValidationError:
-        return None if kind in _kinds else UnknownEvent(kind, fields)
+        return None if kind in KINDS else UnknownEvent(kind, fields)
 
 
 def checked_manifest(given: Any, place: Path) -> dict[str, Any]:

@@ -37,6 +37,8 @@ class Actions(Screen[None]):
         """Places as they were left."""
         self.sought = ""
         self.note = ""
+        self.noted_at = 0
+        """The row at which the note was made."""
 
     @property
     def explorer(self) -> Explorer:
@@ -183,7 +185,8 @@ class Actions(Screen[None]):
         self.say(f"no row holds {self.sought}")
 
     def say(self, text: str) -> None:
-        self.note = text
+        """A word at the foot of the screen, until one moves on."""
+        self.note, self.noted_at = text, self.table.cursor
         self.frame()
 
     def action_copy(self) -> None:

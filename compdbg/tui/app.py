@@ -13,6 +13,9 @@ from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
 from textual.screen import Screen
 
+from compdbg.report.contents import contents
+from compdbg.report.page.document import document
+from compdbg.store.embedded import is_report
 from compdbg.store.reader import CannotRead
 from compdbg.tui import keys
 from compdbg.tui.glyphs import has_unicode
@@ -21,7 +24,7 @@ from compdbg.tui.screen import Main
 from compdbg.tui.session import Session
 from compdbg.tui.table import Table
 from compdbg.tui.themes import THEMES, own_colours
-from compdbg.views.explorer.base import Place
+from compdbg.views.explorer.base import Page, Place
 
 EVERY_S = 0.5
 """How often a run that is followed is looked at, at most."""
@@ -68,7 +71,7 @@ class Explorer(App[None]):
         self.settings = keys.read_settings(_bindable())
         given = unicode if unicode is not None else self.settings.unicode
         self.unicode = has_unicode() if given is None else given
-        self.session = Session(folder)
+        self.session = Session(folder, follow=follow)
         self.follow = follow
         self.fault: CannotRead | None = None
         self._main: Main | None = None
@@ -139,6 +142,21 @@ class Explorer(App[None]):
 
         self.run_worker(make, thread=True, group=f"make {place.name}", exclusive=True)
 
+    def make_page(self, *, keep: bool) -> None:
+        """The page of the current row of a long run, which may have to read much of its log first."""
+        row, level = self.main.table.current, self.main.level
+
+        def make() -> None:
+            page = self.main.page_of_row()
+            self.call_from_thread(show, page)
+
+        def show(page: Page | None) -> None:
+            if self.main.table.current == row and self.main.level is level:
+                self.main.pane.show_page(page, keep=keep)
+                self.main.frame()
+
+        self.run_worker(make, thread=True, group="page", exclusive=True)
+
     def _prepared(self, place: Place) -> None:
         if self.main.level.place.name == place.name:
             self.main.show()
@@ -174,7 +192,27 @@ class Explorer(App[None]):
         self.main.action_enter()
 
     def write_report(self) -> None:
-        self.main.say("this version writes no HTML")
+        """Write the run as one HTML file into the current directory."""
+        source = self.session.source
+        if source is None:
+            return
+        path = Path(f"{self.session.folder.name.removesuffix('.html')}.html")
+        if path.exists() and not is_report(path):
+            self.main.say(f"{path} is there already and is no report of compdbg")
+            return
+        self.main.say(f"writing {path} ...")
+
+        def write() -> None:
+            try:
+                content = document(contents(source.run.log)).encode("utf-8", "backslashreplace")
+                path.write_bytes(content)
+            except OSError as problem:
+                said = f"{path}: {problem.strerror}"
+            else:
+                said = f"wrote {path}, {len(content) / 1e3:,.0f} kB"
+            self.call_from_thread(self.main.say, said)
+
+        self.run_worker(write, thread=True, group="report", exclusive=True)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         yield from super().get_system_commands(screen)

@@ -88,22 +88,16 @@ class Tabs(Bar):
     DEFAULT_CSS = "Tabs { background: $surface; }"
 
     def show(self, places: Sequence[tuple[str, str, str]], here: str) -> None:
-        parts: list[tuple[str, str, str]] = []
-        wide = self.app.size.width >= 110
+        parts: list[tuple[str, str, str]] = [(" ", "", "")]
+        gap = "   " if self.app.size.width >= 110 else " "
         for letter, title, name in places:
-            gap = "  " if wide else ""
+            action = f"go('{name}')"
             if name == here:
-                parts.append((f" {letter} {title} ", "here", f"go('{name}')"))
+                parts.append((f"{letter} {title}", "here", action))
             else:
-                parts.append((f" {letter}", "key", f"go('{name}')"))
-                parts.append((f" {title} ", "", f"go('{name}')"))
+                parts += [(letter, "key", action), (f" {title}", "", action)]
             parts.append((gap, "", ""))
-        total = sum(cell_len(text) for text, _, _ in parts)
-        if total > self.app.size.width:  # one blank less about each
-            parts = [
-                (text.rstrip() if role != "here" else text, role, action) for text, role, action in parts
-            ]
-        self.say(parts)
+        self.say(parts[:-1])
 
 
 class Summary(Bar):

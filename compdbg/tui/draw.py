@@ -12,6 +12,7 @@ from compdbg.report.text import clean
 from compdbg.views.explorer.base import Code, CodeLine, Fact, Page, Sides
 
 LABEL = 10
+MOST_LABEL = 18
 BESIDE = 96
 """Columns from which on two sides stand beside each other."""
 TAB = "    "
@@ -48,22 +49,24 @@ def lines_of(page: Page, width: int) -> list[Line | Pending]:
     """All lines of a page; only facts depend on the width, and sides."""
     found: list[Line | Pending] = []
     before: object = None
+    labels = [len(b.label) for b in page.blocks if isinstance(b, Fact)]
+    margin = max(LABEL, min(MOST_LABEL, max(labels, default=0) + 2))
     for block in page.blocks:
         if not isinstance(block, Fact) or (block.role == "title" and found):
             if found and before is not None:
                 found.append(())
         elif before is not None and not isinstance(before, Fact):
             found.append(())
-        found += _block(block, width)
+        found += _block(block, width, margin)
         if isinstance(block, Fact) and block.role == "title":
             found.append(())
         before = None if isinstance(block, Fact) and block.role == "title" else block
     return found
 
 
-def _block(block: Fact | Code | Sides, width: int) -> Iterator[Line | Pending]:
+def _block(block: Fact | Code | Sides, width: int, margin: int) -> Iterator[Line | Pending]:
     if isinstance(block, Fact):
-        yield from _fact(block, width)
+        yield from _fact(block, width, margin)
     elif isinstance(block, Code):
         yield from _code(block)
     elif width >= BESIDE:
@@ -74,14 +77,13 @@ def _block(block: Fact | Code | Sides, width: int) -> Iterator[Line | Pending]:
         yield from _code(block.right)
 
 
-def _fact(fact: Fact, width: int) -> Iterator[Line]:
-    margin = LABEL if fact.label else 0
+def _fact(fact: Fact, width: int, margin: int) -> Iterator[Line]:
+    margin = margin if fact.label else 0
     text = clean(fact.text)
     wrapped = textwrap.wrap(text, max(20, width - margin - 1), break_on_hyphens=False) or [""]
     for n, part in enumerate(wrapped):
-        label = f"{clean(fact.label):<{LABEL}}" if n == 0 else " " * LABEL
-        if len(fact.label) >= LABEL and n == 0:
-            label = f"{clean(fact.label)} "
+        label = clean(fact.label) if n == 0 else ""
+        label = f"{label:<{margin - 1}} " if margin else ""
         yield (*((Bit(label, "label"),) if margin else ()), Bit(part, fact.role))
 
 

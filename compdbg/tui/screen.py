@@ -174,9 +174,10 @@ class Main(Actions):
 
     def show_row(self, *, keep: bool) -> None:
         """The page of the current row, beside its list or alone."""
-        page = self.page_of_row()
-        self.pane.show_page(page, keep=keep)
-        self.pane.border_title = ""
+        if self.session.is_long and self.level.place.name != "home":
+            self.explorer.make_page(keep=keep)
+        else:
+            self.pane.show_page(self.page_of_row(), keep=keep)
 
     def frame(self) -> None:
         """The lines above and below: trail, places, sums, keys."""
@@ -197,8 +198,9 @@ class Main(Actions):
     def _title_of(self, level: Level) -> str:
         if level.own is not None:
             return level.own.title
-        page = self.pane.page
-        return page.title if level.page and page is not None and level is self.level else level.place.title
+        if level is self.level and level.page and self.pane.page is not None:
+            level.title = self.pane.page.title
+        return level.title if level.page and level.title else level.place.title
 
     def _room(self) -> int:
         height = self.app.size.height
@@ -246,7 +248,7 @@ class Main(Actions):
 
     def on_table_moved(self) -> None:
         self.show_row(keep=False)
-        if self.note:
+        if self.note and self.table.cursor != self.noted_at:
             self.note = ""
             self.frame()
 
@@ -266,10 +268,9 @@ class Main(Actions):
         at_least = [(found, n) for found, n in numbers if found is not None and found >= wanted]
         if at_least:
             found, n = min(at_least)
-            self.note = f"size {wanted}" if found == wanted else f"size {wanted}: the next is {found}"
             self.table.move_to(n)
             self.show_row(keep=False)
+            self.say(f"size {wanted}" if found == wanted else f"size {wanted}: the next is {found}")
         else:
-            self.note = f"no size of {wanted} or more"
-        self.frame()
+            self.say(f"no size of {wanted} or more")
         event.stop()

@@ -21,7 +21,7 @@ from compdbg.views.base import Column
 
 SAMPLE = 200
 """Rows that are measured for the widths of columns."""
-LEAST_WIDE = 20
+LEAST_WIDE = 16
 LEAST = 9
 """What a column is cut down to for the sake of the wide one."""
 MOST = 44
@@ -86,18 +86,20 @@ class Table(LineView):
         return "  ".join(self.cells(index))
 
     def _measure(self) -> None:
-        """Each column as wide as its content; the wide one takes what is left, and none is lost."""
+        """Each column as wide as its content, the wide one as what is left; empty ones are left out."""
         sample = range(min(len(self.items), SAMPLE))
         natural = [
             max([cell_len(column.title), *(cell_len(self.cells(n)[i].rstrip()) for n in sample)])
             for i, column in enumerate(self.columns)
         ]
+        filled = {i for i in range(len(natural)) for n in sample if self.cells(n)[i].strip()}
+        natural = [n if i in filled else 0 for i, n in enumerate(natural)]
         widths = [n if c.wide else min(n, MOST) for n, c in zip(natural, self.columns, strict=True)]
-        room = self.size.width - GUTTER - GAP * max(0, len(widths) - 1)
-        wide = [i for i, column in enumerate(self.columns) if column.wide]
+        room = self.size.width - GUTTER - GAP * max(0, len(filled) - 1)
+        wide = [i for i, column in enumerate(self.columns) if column.wide and i in filled]
         narrow = sum(w for i, w in enumerate(widths) if i not in wide)
         lacking = LEAST_WIDE * len(wide) - (room - narrow)
-        lacking -= _shrink(widths, [i for i in range(len(widths)) if i not in wide], lacking, LEAST)
+        lacking -= _shrink(widths, [i for i in range(1, len(widths)) if i not in wide], lacking, LEAST)
         left = room - sum(w for i, w in enumerate(widths) if i not in wide)
         for i in wide:  # with too little left for it, it is not shown: the page says it all
             widths[i] = left // len(wide) if lacking <= 0 else 0

@@ -18,5 +18,7 @@ class Level:
     key: str = ""
     """The key of the current row: what stays current when rows come or go."""
     top: int = 0
+    title: str = ""
+    """The title of its page, as the trail shows it."""
     finding: str = ""
     """The finding that led here; the first row about it becomes the current one."""

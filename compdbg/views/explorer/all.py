@@ -5,6 +5,7 @@ from __future__ import annotations
 from compdbg.views.explorer.base import Place
 from compdbg.views.explorer.cache import CACHE
 from compdbg.views.explorer.code import CODE
+from compdbg.views.explorer.diff import DIFF
 from compdbg.views.explorer.events import EVENTS
 from compdbg.views.explorer.fusion import FUSION
 from compdbg.views.explorer.guards import GUARDS
@@ -14,5 +15,5 @@ from compdbg.views.explorer.sizes import SIZES
 from compdbg.views.explorer.time import TIME
 
 PLACES: dict[str, Place] = {
-    place.name: place for place in (HOME, FUSION, GUARDS, SIZES, PIECES, CACHE, TIME, EVENTS, CODE)
+    place.name: place for place in (HOME, FUSION, GUARDS, SIZES, PIECES, CACHE, TIME, EVENTS, DIFF, CODE)
 }

@@ -76,30 +76,17 @@ class Place(Struct, frozen=True, kw_only=True):
     """Whether a row shows what a finding is about."""
     number: Callable[[Any], int | None] | None = None
     """What typed digits jump to."""
+    slow: bool = False
+    """Its view may take seconds: it is made in the background."""
 
 
-def source_code(where: Where | None, around: int = 2) -> list[Block]:
+def source_code(source: Source, where: Where | None, around: int = 2) -> list[Block]:
     """The user's line among its neighbours, marked; nothing if the file is gone."""
     if where is None:
         return []
-    found = [CodeLine(text, ">" if n == where.line else "", n) for n, text in lines_around(where, around)]
+    lines = lines_around(where, around, source.run.log.sources)
+    found = [CodeLine(text, ">" if n == where.line else "", n) for n, text in lines]
     return [Code(found, title=place(where))] if found else []
-
-
-def shortened(lines: list[CodeLine], around: int = 4) -> list[CodeLine]:
-    """Only the marked lines and their neighbours; of an unmarked text the beginning."""
-    marked = [n for n, line in enumerate(lines) if line.mark]
-    if not marked:
-        return lines[: 4 * around]
-    kept = sorted({n for m in marked for n in range(m - around, m + around + 1) if 0 <= n < len(lines)})
-    found: list[CodeLine] = []
-    for before, n in zip([-1, *kept], kept, strict=False):
-        if n > before + 1:
-            found.append(CodeLine("…"))
-        found.append(lines[n])
-    if kept[-1] + 1 < len(lines):
-        found.append(CodeLine("…"))
-    return found
 
 
 def as_markdown(page: Page) -> str:

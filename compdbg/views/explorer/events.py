@@ -117,7 +117,7 @@ def event_page(source: Source, item: EventItem) -> Page:
             blocks.append(listing(name, [_value(v) for v in _parts(value)][:200]))
         if isinstance(value, str) and (text := source.run.log.text(value) if len(value) == 32 else None):
             blocks.append(listing(f"the text {name}", text.splitlines()[:400], "python"))
-    return Page(title=f"{event.kind} {header.id}", blocks=[*blocks, *source_code(where)], where=where)
+    return Page(title=f"{event.kind} {header.id}", blocks=[*blocks, *source_code(source, where)], where=where)
 
 
 def _where(event: Any) -> Where | None:

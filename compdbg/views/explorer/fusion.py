@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import difflib
-import re
+from collections.abc import Iterator
 
 from msgspec import Struct
 
-from compdbg.events import Graph, MatchAttempt, Pattern, PatternPass, Where
+from compdbg.events import Pattern, PatternPass, Where
 from compdbg.findings.base import Finding
 from compdbg.model.fusion_rows import FusionRow, Miss
 from compdbg.model.passes import Pass
 from compdbg.views.base import Column, Source, View
-from compdbg.views.explorer.base import Block, Code, CodeLine, Page, Place, Sides, shortened, source_code
+from compdbg.views.comparison import Comparison, Line, comparisons
+from compdbg.views.explorer.base import Block, Code, CodeLine, Page, Place, Sides, source_code
 from compdbg.views.explorer.words import facts
 from compdbg.views.fusion import fusion
 from compdbg.views.passes import passes
@@ -49,13 +50,15 @@ class FusionItem(Struct, frozen=True, kw_only=True):
     rank: int | None
     process: str
     run: Pass | None = None
+    compared: Comparison | None = None
 
 
 def fusion_view(source: Source) -> View:
     """Patterns first, missed ones on top; then the passes, in the order in which they ran."""
     told = fusion(source)
     loud = {id(row) for row in (told.items if told.shown is None else told.shown)}
-    patterns = [(_of_pattern(row), id(row) in loud) for row in source.run.fusion.rows]
+    compared = {_missed_for(c.pass_, c.pattern, c): c for c in comparisons(source)}
+    patterns = [(_of_pattern(row, compared), id(row) in loud) for row in source.run.fusion.rows]
     patterns.sort(key=lambda pair: (not pair[1], _order(pair[0])))
     ran = [(_of_pass(one), one.changed or bool(one.error or one.disabled_by)) for one in source.run.passes]
     both = [*patterns, *ran]
@@ -91,7 +94,15 @@ def _number(count: int | None) -> str:
     return "" if count is None else str(count)
 
 
-def _of_pattern(row: FusionRow) -> FusionItem:
+Missed = tuple[str, str | None, str, str, str]
+
+
+def _missed_for(name: str, pattern: str | None, miss: Comparison | Miss) -> Missed:
+    return name, pattern, miss.reason, miss.wanted, miss.found
+
+
+def _of_pattern(row: FusionRow, compared: dict[Missed, Comparison]) -> FusionItem:
+    miss = row.near_miss
     return FusionItem(
         name=row.pass_,
         pattern=row.pattern or "",
@@ -100,10 +111,11 @@ def _of_pattern(row: FusionRow) -> FusionItem:
         matched=row.matched,
         left=row.sites_left,
         why=row.why,
-        where=row.near_miss.where if row.near_miss else None,
-        miss=row.near_miss,
+        where=miss.where if miss else None,
+        miss=miss,
         rank=row.rank,
         process=row.process,
+        compared=compared.get(_missed_for(row.pass_, row.pattern, miss)) if miss else None,
     )
 
 
@@ -150,14 +162,11 @@ def fusion_page(source: Source, item: FusionItem) -> Page:
             ("wanted", miss.wanted, "good"),
             ("found", miss.found, "bad"),
             ("at", f"node {miss.node}, {miss.matched_nodes} of {miss.pattern_nodes} nodes matched"),
-            ("stage", _STAGES.get(miss.stage, miss.stage)),
         )
-        blocks.append(Sides(_pattern_side(found, miss), _graph_side(source, item, miss)))
-        blocks += source_code(miss.where)
-    elif found is not None:
-        blocks.append(_pattern_side(found, None))
+        blocks += [_sides(item.compared)] if item.compared is not None else []
+        blocks += source_code(source, miss.where)
     if found is not None and found.where is not None:
-        blocks += [*facts(("pattern", f"written at {place(found.where)}")), *source_code(found.where)]
+        blocks += [*facts(("pattern", f"written at {place(found.where)}")), *source_code(source, found.where)]
     return Page(
         title=f"{item.name} {item.pattern or ''} on {item.graph}".replace("  ", " "),
         blocks=blocks,
@@ -182,59 +191,29 @@ def _pattern(source: Source, item: FusionItem) -> Pattern | None:
     return None
 
 
-def _pattern_side(found: Pattern | None, miss: Miss | None) -> Code:
-    """The pattern's ops from its anchor inwards; where matching stopped is marked."""
-    title = f"pattern {found.name}" if found else "pattern"
-    ops = [*found.anchors[:1], *found.ops] if found else []
-    more = f"   (or {len(found.anchors) - 1} more)" if found and len(found.anchors) > 1 else ""
-    lines = [CodeLine(f"{op}{more if n == 0 else ''}", "") for n, op in enumerate(dict.fromkeys(ops))]
-    if miss is None:
-        return Code(lines, title=title, language="text")
-    marked = [CodeLine(line.text, _mark(line.text, n, miss)) for n, line in enumerate(lines)]
-    return Code([*marked, CodeLine(f"wanted {miss.wanted}", "x")], title=title, language="text")
+def _sides(compared: Comparison) -> Sides:
+    """Pattern and graph beside each other, the first difference marked on both."""
+    stage = _STAGES.get(compared.stage, compared.stage)
+    left = Code(
+        [*map(_side_line, compared.pattern_lines), CodeLine(f"wanted {compared.wanted}", "x")],
+        title=f"pattern {compared.pattern} ({stage})",
+    )
+    right = Code(
+        [*_with_gaps(compared), CodeLine(f"found {compared.found}", "x")],
+        title=f"graph {compared.graph}, node {compared.node}",
+    )
+    return Sides(left, right)
 
 
-def _mark(op: str, index: int, miss: Miss) -> str:
-    """`x` for the op that was wanted and not found, `=` for those that matching had come past."""
-    if op.split("   ", maxsplit=1)[0] in miss.wanted:
-        return "x"
-    return "=" if index < miss.matched_nodes else ""
+def _side_line(line: Line) -> CodeLine:
+    return CodeLine(line.text, {"matched": "=", "differs": "x"}.get(line.state, ""))
 
 
-def _graph_side(source: Source, item: FusionItem, miss: Miss) -> Code:
-    """The graph's lines about the node at which matching stopped, which is marked."""
-    text = _graph_text(source, item)
-    title = f"graph {item.graph}, node {miss.node}"
-    if text is None:
-        return Code([CodeLine(f"found {miss.found}", "x")], title=title, language="text")
-    defines = re.compile(rf"^\s*{re.escape(miss.node)}\b\s*(?::[^=]*)?=")
-    anchors = _anchors(source, item)
-    lines = []
-    for n, line in enumerate(text.splitlines(), 1):
-        mark = "x" if miss.node and defines.match(line) else ""
-        mark = mark or ("=" if any(re.match(rf"^\s*{re.escape(a)}\b", line) for a in anchors) else "")
-        lines.append(CodeLine(line.strip(), mark, n))
-    near = [line for line in lines if line.text]
-    return Code([*shortened(near, 2), CodeLine(f"found {miss.found}", "x")], title=title)
-
-
-def _anchors(source: Source, item: FusionItem) -> set[str]:
-    attempts = source.run.log.of(MatchAttempt)
-    if len(attempts) > MAX_DIFF:
-        return set()
-    return {
-        e.anchor
-        for _, e in attempts
-        if (e.pass_name, e.pattern, e.graph) == (item.name, item.pattern, item.graph)
-    }
-
-
-def _graph_text(source: Source, item: FusionItem) -> str | None:
-    """The graph as the pass saw it: the last stage that was kept before code was made of it."""
-    stages = [e for h, e in source.run.log.of(Graph) if e.graph == item.graph and h.process == item.process]
-    order = ("post-grad", "aot-forward", "aot-inference", "piece", "dynamo")
-    stages.sort(key=lambda e: order.index(e.stage) if e.stage in order else len(order))
-    return source.run.log.text(stages[0].text) if stages else None
+def _with_gaps(compared: Comparison) -> Iterator[CodeLine]:
+    for line in compared.graph_lines:
+        if line.gap:
+            yield CodeLine("…")
+        yield _side_line(line)
 
 
 def _pass_page(source: Source, item: FusionItem, one: Pass) -> Page:
@@ -254,7 +233,7 @@ def _pass_page(source: Source, item: FusionItem, one: Pass) -> Page:
         blocks.append(diff(before, after, f"what {one.name} did to {one.graph}"))
     elif one.changed:
         blocks += facts(("", "The texts of the graph before and after are not in this run.", "dim"))
-    blocks += source_code(one.where)
+    blocks += source_code(source, one.where)
     return Page(title=f"{one.name} on {one.graph}", blocks=blocks, where=one.where)
 
 

@@ -116,7 +116,7 @@ def entry_page(source: Source, row: EntryRow) -> Page:
     worst: Where | None = None
     if entry is not None:
         for violation in sorted(entry.violations, key=lambda v: _EFFECTS[v.effect][2]):
-            blocks += _violation(violation)
+            blocks += _violation(source, violation)
             worst = worst or violation.where
         alike = [e for e in source.run.entries if (e.process, e.frame) == (entry.process, entry.frame)]
         blocks.append(Code(dispatch(alike, entry), title=f"a call of {row.name}, as torch dispatches it"))
@@ -136,7 +136,7 @@ def facts_of(row: EntryRow) -> list[Block]:
     ]
 
 
-def _violation(violation: Violation) -> list[Block]:
+def _violation(source: Source, violation: Violation) -> list[Block]:
     mark, role, _ = _EFFECTS[violation.effect]
     effect = {"differs": "the result differs from eager", "same": "the result is the same"}
     return [
@@ -147,7 +147,7 @@ def _violation(violation: Violation) -> list[Block]:
             ("effect", f"{effect.get(violation.effect, 'unknown')}: {violation.why}".rstrip(": ")),
             ("false on", counted(violation.violations, "call")),
         ),
-        *source_code(violation.where),
+        *source_code(source, violation.where),
     ]
 
 
@@ -225,7 +225,7 @@ def guard_page(source: Source, guard: GuardRow) -> Page:
             ("source", guard.source),
         ),
         listing("as torch writes it", [guard.expr]),
-        *source_code(guard.where),
+        *source_code(source, guard.where),
     ]
     return Page(title=f"{guard.type} {guard.source}", blocks=blocks, where=guard.where)
 

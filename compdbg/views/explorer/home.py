@@ -111,7 +111,7 @@ def funnel(source: Source) -> str:
 def finding_page(source: Source, finding: Finding) -> Page:
     told = explain(source, finding)
     blocks: list[Block] = [*facts(("", finding.title, "title"))]
-    blocks += source_code(finding.where)
+    blocks += source_code(source, finding.where)
     blocks += facts(
         ("cause", finding.cause),
         ("cost", told.cost, ROLES[finding.severity]),

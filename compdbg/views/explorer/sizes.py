@@ -25,8 +25,8 @@ def sizes_view(source: Source) -> View:
             Column("size", lambda s: str(s.size), align="right"),
             Column("served", lambda s: _served(s)[0], role=lambda s: _served(s)[1]),
             Column("as", lambda s: s.compiled_as or ""),
-            Column("padded to", lambda s: str(s.padded_to or ""), align="right"),
-            Column("captures", lambda s: str(s.captures or ""), align="right"),
+            Column("pad to", lambda s: str(s.padded_to or ""), align="right"),
+            Column("caps", lambda s: str(s.captures or ""), align="right"),
             Column("replays", lambda s: str(s.replays or ""), align="right"),
             Column("eager", lambda s: str(s.eager_calls or ""), align="right"),
             Column("check", _check, role=lambda s: _CHECK.get(s.check, ("", "dim"))[1]),
@@ -46,12 +46,12 @@ def _served(served: ServedSize) -> tuple[str, str]:
         return f"✓ by {served.padded_to}", "good"
     if served.captured:
         return "✓ captured", "good"
-    return "· compiled", ""
+    return ("! uncaptured", "warn") if served.uncaptured else ("· compiled", "")
 
 
 def _check(served: ServedSize) -> str:
-    mark = _CHECK.get(served.check, ("·", ""))[0]
-    return f"{mark} {served.check}"
+    mark = _CHECK.get(served.check, ("", ""))[0]
+    return f"{mark} {served.check}" if mark else ""
 
 
 def _trouble(served: ServedSize) -> str:
@@ -59,6 +59,8 @@ def _trouble(served: ServedSize) -> str:
         return f"not captured: {served.fault}"
     if served.refused:
         return f"{counted(served.refused, 'call')} not replayed"
+    if served.uncaptured:
+        return ", ".join(f"{n} {reason}" for reason, n in served.uncaptured.items())
     if served.check == "differs":
         return f"differs from eager by {served.max_abs:.3g}" if served.max_abs is not None else "differs"
     return ""
@@ -86,12 +88,14 @@ def size_page(source: Source, served: ServedSize) -> Page:
             ("calls", _calls(served)),
             ("check", _compared(served), _CHECK.get(served.check, ("", "dim"))[1]),
             ("capture", _captured(served)),
+            ("without", _uncaptured(served), "warn"),
+            ("why", served.why),
         )
     ]
     blocks += _failures(source, served)
     if stack:
         blocks.append(listing("the program, innermost last", stack))
-    blocks += source_code(where)
+    blocks += source_code(source, where)
     blocks += _replay_troubles(source, served)
     return Page(title=f"size {served.size} of {served.graph}", blocks=blocks, where=where)
 
@@ -126,6 +130,11 @@ def _captured(served: ServedSize) -> str:
     took = f" in {served.capture_ms:.1f} ms" if served.capture_ms is not None else ""
     room = f", {size(served.capture_bytes)}" if served.capture_bytes else ""
     return f"{counted(served.captures, 'capture')}{took}{room}"
+
+
+def _uncaptured(served: ServedSize) -> str:
+    """Why calls ran without a capture, with their number."""
+    return ", ".join(f"{counted(n, 'call')}: {reason}" for reason, n in served.uncaptured.items())
 
 
 def _failed(source: Source, served: ServedSize) -> list[Capture]:

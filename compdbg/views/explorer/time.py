@@ -12,7 +12,7 @@ from compdbg.views.places import counted, duration
 from compdbg.views.time import SHOWN
 from compdbg.views.time import time as time_told
 
-BAR = 32
+BAR = 24
 """Columns of a waterfall's bar."""
 
 
@@ -46,13 +46,12 @@ def time_view(source: Source) -> View:
         items=rows,
         shown=[r for r in rows if r.loud],
         columns=(
-            Column("phase", _phase, role=_role),
+            Column("phase", _phase, wide=True, role=_role),
             Column("took", lambda r: duration(r.duration_s), align="right"),
             Column("itself", lambda r: duration(r.self_s), align="right"),
             Column("when", lambda r: r.bar, role=_role),
             Column("start", lambda r: f"{r.start_s:.2f} s", align="right"),
             Column("rank", lambda r: "" if r.rank is None else str(r.rank), align="right"),
-            Column("compile", lambda r: r.compile_id or "", wide=True),
         ),
         lines=[line for line in time_told(source).lines if not line.endswith("not shown")],
         empty="No phase was timed: nothing was compiled.",
