@@ -16,6 +16,7 @@ _TORCHS = re.compile(r"^\[(\w{20,})\] ([\w.\[\]]+): ", re.MULTILINE)
 _PLAIN = re.compile(r"^([^\n:]+): (.*)$", re.MULTILINE)
 _FOLLOWS = ("gm", "example_inputs", "fx_kwargs")
 """Components that are the graph and its inputs, of which the other views tell more."""
+_DIGEST = re.compile(r"\s*[0-9a-f]{32,}\s*")
 _SHOWN = 80
 
 
@@ -27,9 +28,14 @@ def factor_changes(a: Run, b: Run) -> Iterator[Change]:
         if mine[key].key != theirs[key].key:
             for change in _differing(_factors(a, mine[key]), _factors(b, theirs[key])):
                 found[change].append(key)
-    for (name, before, after), keys in sorted(found.items(), key=lambda pair: ("[" in pair[0][0], pair[0])):
+    for (name, before, after), keys in sorted(found.items(), key=lambda pair: _order(pair[0])):
         where = f"{len(keys)} keys" if len(keys) > 1 else keys[0]
         yield Change(f"factor {name} of {where}", before or None, after or None)
+
+
+def _order(change: tuple[str, str, str]) -> tuple[bool, bool, tuple[str, str, str]]:
+    """Versions first, then what has a name of its own, then each setting of a configuration."""
+    return not change[0].startswith(("torch", "triton", "vllm")), "[" in change[0], change
 
 
 def _lookups(names: Names, run: Run) -> dict[str, Lookup]:
@@ -47,7 +53,7 @@ def _differing(
         (hash_a, text_a), (hash_b, text_b) = a.get(name, ("", "")), b.get(name, ("", ""))
         if hash_a == hash_b:
             continue
-        if name.partition("[")[0] in _FOLLOWS:
+        if name.partition("[")[0] in _FOLLOWS or (_DIGEST.fullmatch(text_a) and _DIGEST.fullmatch(text_b)):
             yield name.partition("[")[0], "", "another"
         else:
             yield name, _short(text_a), _short(text_b) if _short(text_a) != _short(text_b) else "another"

@@ -9,18 +9,23 @@ from pathlib import PurePath
 from msgspec import Struct
 
 from compdbg.compare.names import Names, Script, plain
+from compdbg.events.guards import LOADED
 from compdbg.model.fusion_rows import FusionRow, stopped
 from compdbg.model.run import Run
 from compdbg.store.ranks import only_rank, ranks_of
 
 
 class Fact(Struct, frozen=True):
-    """`weak`: not told by every run that has it, so that its absence says nothing."""
+    """`weak`: not told by every run that has it, so that its absence says nothing.
+
+    `frame`: only as Dynamo traced it; of a run that loaded the frame compiled, its absence says nothing.
+    """
 
     view: str
     key: str
     value: str
     weak: bool = False
+    frame: str = ""
 
 
 class Facts(Struct, frozen=True):
@@ -28,6 +33,10 @@ class Facts(Struct, frozen=True):
 
     values: dict[tuple[str, str], str]
     weak: set[tuple[str, str]]
+    frames: dict[tuple[str, str], str]
+    """Of facts about a frame as it was traced, or as it was loaded, which."""
+    loaded: set[str]
+    """Frames that came compiled from a cache."""
 
 
 def facts_of(run: Run, script: Script = ("", "")) -> Facts:
@@ -41,12 +50,17 @@ def facts_of(run: Run, script: Script = ("", "")) -> Facts:
 def _collected(units: dict[str, Run], script: Script) -> Facts:
     seen: dict[tuple[str, str], dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     weak: set[tuple[str, str]] = set()
+    frames: dict[tuple[str, str], str] = {}
+    loaded: set[str] = set()
     for unit, run in units.items():
         for fact in _told(run, script):
             seen[fact.view, fact.key][unit].append(fact.value)
             if fact.weak:
                 weak.add((fact.view, fact.key))
-    return Facts({key: _one(values, list(units)) for key, values in seen.items()}, weak)
+            if fact.frame:
+                frames[fact.view, fact.key] = fact.frame
+        loaded |= {Names(run, script).frame(e.frame) for e in run.entries if e.compile_id == LOADED}
+    return Facts({key: _one(values, list(units)) for key, values in seen.items()}, weak, frames, loaded)
 
 
 def _one(values: dict[str, list[str]], units: list[str]) -> str:
@@ -91,10 +105,11 @@ def _frames(run: Run, names: Names) -> Iterator[Fact]:
         by_frame[compiled.process, compiled.frame].append(compiled.result)
         if compiled.graph_ops is not None:
             label = names.compiled(compiled.process, compiled.compile_id)
-            yield Fact("frames", f"{label}: ops that Dynamo traced", str(compiled.graph_ops))
+            key = f"{label}: ops that Dynamo traced"
+            yield Fact("frames", key, str(compiled.graph_ops), frame=names.frame(compiled.frame))
     for (_, frame), results in by_frame.items():
         counts = ", ".join(f"{count} {result}" for result, count in Counter(results).items())
-        yield Fact("frames", names.frame(frame), counts)
+        yield Fact("frames", names.frame(frame), counts, frame=names.frame(frame))
     for history in run.histories:
         for group in history.groups:
             axis = f" axis {group.axis}" if group.axis is not None else ""
@@ -120,7 +135,8 @@ def _guards(run: Run, names: Names) -> Iterator[Fact]:
             by = f" by {guard.dropped_by}" if guard.dropped_by else ""
             state = "kept" if guard.kept else f"dropped{by}"
             key = f"{label}: {guard.type} {guard.source or plain(guard.expr)}"
-            yield Fact("guards", plain(key), plain(f"{guard.expr} ({state})"))
+            value = plain(f"{guard.expr} ({state})")
+            yield Fact("guards", plain(key), value, frame=names.frame(entry.frame))
         for violation in entry.violations:
             key = f"{label}: {violation.name} was false"
             yield Fact("guards", plain(key), f"effect {violation.effect}, on {violation.violations} calls")
@@ -192,7 +208,8 @@ def _cache(run: Run, names: Names) -> Iterator[Fact]:
 
 def lookup_name(piece: str | None, for_range: str | None, process: str, names: Names) -> str:
     """What was looked up in a cache."""
-    return " ".join(part for part in (names.graph(process, piece), for_range) if part)
+    name = names.graph(process, piece)
+    return name if not for_range or name.endswith(f" {for_range}") else f"{name} {for_range}".strip()
 
 
 _TELLERS: tuple[Callable[[Run, Names], Iterable[Fact]], ...] = (

@@ -11,6 +11,8 @@ from compdbg.model.run import Run
 
 _COMPILE_ID = re.compile(r"\b\d+/\d+\b")
 _ADDRESS = re.compile(r"\b0x[0-9a-f]{6,}\b|\b\d{9,}\b")
+_FOLDER = re.compile(r"(?<![\w.])(?:/[\w.+-]+)+/(?=[\w.+-])")
+_LINE = re.compile(r"(?<=\w)\.py:\d+")
 _RESUMED = re.compile(r"^torch_dynamo_resume_in_(.+)_at_\d+$")
 
 
@@ -85,5 +87,5 @@ def _line(frame: str) -> tuple[int, str]:
 
 
 def plain(text: str) -> str:
-    """A text without addresses and object ids, and without the attempt's blanks."""
-    return " ".join(_ADDRESS.sub("…", text).split())
+    """A text on one line, without addresses and object ids, and with files by their name alone."""
+    return " ".join(_ADDRESS.sub("…", _LINE.sub(".py", _FOLDER.sub("", text))).split())

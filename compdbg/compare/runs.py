@@ -18,8 +18,8 @@ from compdbg.model.run import Run
 
 VIEWS = ("summary", "findings", "config", "frames", "guards", "fusion", "passes", "splits", "sizes", "cache",
          "time")  # fmt: skip
-_BY_TIME = ("slow-compile",)
-"""Findings about how long things took, which differ between any two runs."""
+_TOLD = ("slow-compile", "cache-miss")
+"""Findings about what `time` and `cache` compare."""
 
 
 class Difference(Struct, frozen=True, kw_only=True):
@@ -57,12 +57,13 @@ def _facts(a: Facts, b: Facts) -> Iterator[Difference]:
     for key in dict.fromkeys([*a.values, *b.values]):
         before, after = a.values.get(key), b.values.get(key)
         hidden = key in a.weak | b.weak and (before is None or after is None)
+        hidden |= a.frames.get(key, b.frames.get(key)) in a.loaded ^ b.loaded
         if before != after and not hidden:
             yield _difference(*key, before, after)
 
 
 def _findings(a: Sequence[Finding], b: Sequence[Finding], script: Script) -> Iterator[Difference]:
-    a, b = ([f for f in found if f.code not in _BY_TIME] for found in (a, b))
+    a, b = ([f for f in found if f.code not in _TOLD] for found in (a, b))
     gone, new = (
         {_key(f): _said(f) for f in found} for found in (unmatched(a, b, script), unmatched(b, a, script))
     )

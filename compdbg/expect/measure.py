@@ -8,6 +8,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from compdbg.events import Where
+from compdbg.events.guards import LOADED
 from compdbg.expect.expectations import Value
 from compdbg.model.fusion import PassFusion
 from compdbg.model.fusion_rows import Miss, stopped
@@ -76,18 +77,27 @@ def _unseen(run: Run, name: str) -> Measured:
     return Measured(value=0, why=f"not-run: no such pass was seen in this run{hint}")
 
 
+def _nothing_traced(run: Run) -> Measured | None:
+    """Where no frame was compiled: a model loaded whole was traced without a break when it was stored."""
+    if run.frames.compiles:
+        return None
+    if any(entry.compile_id == LOADED for entry in run.entries) or any(p.loaded for p in run.pieces):
+        return Measured(value=0)
+    return Measured(value=None, why="no frame was compiled in this run")
+
+
 def _graph_breaks(run: Run) -> Measured:
     """Places, not events: a frame that is compiled again breaks again at the same line."""
-    if not run.frames.compiles:
-        return Measured(value=None, why="no frame was compiled in this run")
+    if (unobserved := _nothing_traced(run)) is not None:
+        return unobserved
     places = {(event.where, event.reason) for _, event in run.frames.breaks if not event.by_torch}
     lines = ", ".join(sorted({_place(where) for where, _ in places if where is not None}))
     return Measured(value=len(places), why=lines and f"at {lines}", codes=("graph-break",))
 
 
 def _recompiles(run: Run) -> Measured:
-    if not run.frames.compiles:
-        return Measured(value=None, why="no frame was compiled in this run")
+    if (unobserved := _nothing_traced(run)) is not None:
+        return unobserved
     groups = [group for history in run.histories for group in history.groups]
     why = "; ".join(f"{g.recompiles} for {g.cause} of {g.subject}" if g.subject else g.cause for g in groups)
     return Measured(value=sum(g.recompiles for g in groups), why=why, codes=("recompile-limit", "recompiles"))
@@ -122,8 +132,13 @@ def _violations(run: Run) -> Measured:
 _SIZE_CODES = ("capture-failed", "size-not-captured")
 
 
+def _captured_sizes(run: Run) -> set[int]:
+    """Of a call that was padded, the size that served it was captured, not its own."""
+    return {s.padded_to or s.size for s in run.sizes if s.captured}
+
+
 def _captured(run: Run) -> Measured:
-    sizes = sorted({s.size for s in run.sizes if s.captured})
+    sizes = sorted(_captured_sizes(run))
     faults = dict.fromkeys(f"{s.size} not captured: {s.fault}" for s in run.sizes if s.fault)
     why = "; ".join(faults) if run.sizes else "no size was captured or dispatched"
     return Measured(value=sizes, why=why, codes=_SIZE_CODES)
@@ -133,7 +148,7 @@ def _uncaptured_calls(run: Run) -> Measured:
     """Calls without a capture, but for warm-ups and calls above the largest captured size."""
     if not run.sizes:
         return Measured(value=None, why="no size was captured or dispatched")
-    largest = max((s.size for s in run.sizes if s.captured), default=None)
+    largest = max(_captured_sizes(run), default=None)
     within = [s for s in run.sizes if largest is None or s.size <= largest]
     missed = {s.size: s.eager_calls - s.warm_ups for s in within if s.eager_calls > s.warm_ups}
     why = ", ".join(f"{count} at size {size}" for size, count in missed.items())

@@ -8,7 +8,7 @@ import textwrap
 from compdbg.report.text import clean
 from compdbg.views.base import View
 
-SHOWN = 20
+SHOWN = 12
 """Differences of one view that are printed; of the others only the number."""
 
 

@@ -26,6 +26,7 @@ from compdbg.events import (
     TorchLoaded,
     Where,
 )
+from compdbg.events.guards import LOADED
 from compdbg.findings.base import Finding
 from compdbg.model.run import Run
 from compdbg.report import diff as text
@@ -116,6 +117,12 @@ class TestTheSame:
             *compiled("/a.py:1:f"),
             CachedWork(graph="0/0", layer="fx", key="k", run="a", made=1.0, passes=[fuse]),
         )
+        assert between(*made) == []
+
+    def test_a_frame_that_was_loaded_is_not_held_against_its_trace(self, made: tuple[Made, Made]) -> None:
+        check = ("CONSTANT", "L['n']", "L['n'] == 3")
+        made[0].add(*compiled("/a.py:1:f"), guards("/a.py:1:f", "0/0", check))
+        made[1].add(guards("/a.py:1:f", LOADED, ("CONSTANT", "L['n']", "L['n'] is 3")))
         assert between(*made) == []
 
     def test_a_renamed_program_is_compared_with_itself(self, tmp_path: Path) -> None:

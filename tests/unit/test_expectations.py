@@ -26,6 +26,7 @@ from compdbg.events import (
     ProcessStart,
     Where,
 )
+from compdbg.events.guards import LOADED
 from compdbg.expect.file import WrongExpectation, from_tables
 from compdbg.expect.judge import failed, judge
 from compdbg.findings.base import Finding
@@ -229,6 +230,13 @@ class TestOtherAreas:
         (verdict,) = judge(run, find_all(run), from_tables({"compile": {"graph_breaks": 0}}))
         assert verdict.why == "at model.py:5"
 
+    def test_a_model_that_was_loaded_whole_has_no_break(self) -> None:
+        run = run_of(Guards(frame=FRAME, compile_id=LOADED, guards=[]))
+        assert statuses(run, "[compile]\ngraph_breaks = 0\nmax_recompiles = 0") == {
+            "compile.graph_breaks": (0, 0, "pass"),
+            "compile.max_recompiles": ("at most 0", 0, "pass"),
+        }
+
     def test_where_nothing_was_compiled_no_break_was_observed(self) -> None:
         assert statuses(run_of(), "[compile]\ngraph_breaks = 0\nmax_recompiles = 1") == {
             "compile.graph_breaks": (0, None, "not-observed"),
@@ -266,6 +274,7 @@ class TestOtherAreas:
         run = run_of(
             *(Capture(graph="0/0", piece="", size=n) for n in (1, 4)),
             Dispatch(graph="0/0", size=4, captures=1, replays=3, eager_calls=1, warm_ups=1),
+            Dispatch(graph="0/0", size=3, padded_to=4, replays=2),
             Dispatch(graph="0/0", size=2, eager_calls=2),
             Dispatch(graph="0/0", size=9, eager_calls=5),
         )
