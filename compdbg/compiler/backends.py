@@ -152,7 +152,6 @@ class Backend:
         family_of = {piece.name: family for family in found for piece in family.members}
         reports = []
         for piece in split.pieces:
-            values = {node.name: value_of(node) for node in piece.module.graph.nodes}
             family = family_of.get(piece.name)
             twin = family.head.name if family is not None and family.head is not piece else None
             apart = family if twin is None else None
@@ -168,8 +167,8 @@ class Backend:
                     related_to=apart.related_to if apart is not None else None,
                     apart=apart.apart if apart is not None else [],
                     op_counts=dict(Counter(piece.operators)),
-                    inputs=boundaries(piece.placeholders, values),
-                    outputs=boundaries(piece.results, values),
+                    inputs=boundaries(piece.module, piece.placeholders),
+                    outputs=boundaries(piece.module, piece.results),
                 )
             )
         return reports

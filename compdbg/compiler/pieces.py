@@ -9,10 +9,11 @@ import torch
 from msgspec import Struct
 from torch import fx
 from torch.fx._lazy_graph_module import _make_graph_module
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from compdbg.compiler.borders import size_inputs, value_of
 from compdbg.compiler.contexts import State, Switcher, states
-from compdbg.compiler.splitting import COMPILED, INLINED, Part, operator_name, partition
+from compdbg.compiler.splitting import COMPILED, INLINED, Part, line_of, operator_name, partition
 from compdbg.events import Boundary
 
 _KEPT_META = ("example_value", "val", "stack_trace", "nn_module_stack", "custom")
@@ -216,13 +217,18 @@ def _meta(node: fx.Node) -> dict[str, Any]:
     return {key: node.meta[key] for key in _KEPT_META if key in node.meta}
 
 
-def boundaries(names: Iterable[str], values: dict[str, Any]) -> list[Boundary]:
+def boundaries(module: fx.GraphModule, names: Iterable[str]) -> list[Boundary]:
     """What crosses a border, as events say it."""
-    return [_boundary(name, values.get(name)) for name in names]
+    nodes = {node.name: node for node in module.graph.nodes}
+    return [_boundary(name, nodes[name]) for name in names]
 
 
-def _boundary(name: str, value: Any) -> Boundary:
+def _boundary(name: str, node: fx.Node) -> Boundary:
+    value = value_of(node)
+    unbacked = sorted(str(symbol) for symbol in free_unbacked_symbols(value))
+    where = line_of(node) if unbacked or not isinstance(value, torch.Tensor) else None
     if isinstance(value, torch.Tensor):
         dtype = str(value.dtype).removeprefix("torch.")
-        return Boundary(name=name, shape=[str(n) for n in value.shape], dtype=dtype)
-    return Boundary(name=name, type=type(value).__name__)
+        shape = [str(n) for n in value.shape]
+        return Boundary(name=name, shape=shape, dtype=dtype, unbacked=unbacked, where=where)
+    return Boundary(name=name, type=type(value).__name__, unbacked=unbacked, where=where)

@@ -75,9 +75,21 @@ def without_cuda_graphs() -> None:
     torch.compile(lambda x: x + 1, mode="reduce-overhead")(torch.ones(4))
 
 
+def pieces() -> None:
+    """A backend that splits its graph."""
+
+    def split(graph: torch.fx.GraphModule, example_inputs: object) -> object:
+        from torch.fx.passes.split_module import split_module
+
+        return split_module(graph, None, lambda node: int(node.name.startswith("cos")))
+
+    torch.compile(lambda x: x.sin().cos(), backend=split)(torch.ones(4))
+
+
 def main() -> None:
     frames_and_guards()
     passes_and_caches()
+    pieces()
     without_cuda_graphs()
 
 

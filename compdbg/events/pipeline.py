@@ -34,6 +34,10 @@ class Boundary(Struct, frozen=True, kw_only=True, omit_defaults=True):
     type: str = "Tensor"
     shape: list[str] = []
     dtype: str = ""
+    unbacked: list[str] = []
+    """Symbols in it whose value comes out of data: `u0`."""
+    where: Where | None = None
+    """The program's line that makes it, of what is no plain tensor."""
 
 
 class Apart(Struct, frozen=True, kw_only=True, omit_defaults=True):

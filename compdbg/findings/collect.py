@@ -38,6 +38,7 @@ from compdbg.findings.recorder_degraded import recorder_degraded
 from compdbg.findings.side_effect_removed import side_effect_removed
 from compdbg.findings.size_not_captured import size_not_captured
 from compdbg.findings.slow_compile import slow_compile
+from compdbg.findings.split_boundary import split_boundary
 from compdbg.findings.split_empty_piece import split_empty_piece
 from compdbg.findings.split_op_unmatched import split_op_unmatched
 from compdbg.findings.third_party import third_party_codes, third_party_findings
@@ -73,6 +74,7 @@ RULES: tuple[Rule, ...] = (
     side_effect_removed,
     size_not_captured,
     slow_compile,
+    split_boundary,
     split_empty_piece,
     split_op_unmatched,
 )
@@ -92,6 +94,9 @@ _BEFORE: tuple[tuple[str, ...], ...] = (
     ("fusion-wrong", "diverges"),
     ("dim-specialised", "compile-failed"),
     ("dim-specialised", "recompile-limit", "recompiles"),
+    ("split-boundary", "compile-failed", "nothing-compiled"),
+    ("dim-specialised", "recompiles"),
+    ("recompile-limit", "recompiles"),
     ("pattern-unmatchable", "fusion-missed"),
     ("capture-failed", "size-not-captured"),
 )

@@ -29,6 +29,7 @@ MODULES: dict[str, str] = {
     "graphs": "compdbg.hooks.graphs",  # wraps what those before it wrap, so that they know the name
     "passes": "compdbg.hooks.passes",
     "spans": "compdbg.hooks.spans",
+    "splits": "compdbg.hooks.splits",
     "cudagraphs": "compdbg.hooks.cudagraphs",
     "trace_log": "compdbg.hooks.trace_log",
     "aot_frames": "compdbg.hooks.aot_frames",
@@ -81,6 +82,7 @@ WAITS_FOR: dict[str, tuple[str, ...]] = {
     ),
     "passes": ("torch.fx.passes.graph_transform_observer",),
     "spans": ("torch", "torch._dynamo.utils"),
+    "splits": ("torch.fx.passes.split_module",),
     "cudagraphs": ("torch._inductor.cudagraph_utils", "torch._inductor.cudagraph_trees"),
     "trace_log": ("torch",),
     "ops": ("torch",),

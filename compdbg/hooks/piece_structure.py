@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from compdbg.events import Boundary
+from compdbg.events import Apart, Boundary, Where
 from compdbg.hooks import userline
 
 
@@ -23,6 +23,7 @@ class Constant(NamedTuple):
     argument: str
     value: str
     line: str
+    where: Where | None = None
 
 
 class Structure(NamedTuple):
@@ -32,6 +33,8 @@ class Structure(NamedTuple):
     constants: tuple[Constant, ...]
     ops: int
     op_names: tuple[str, ...]
+    computing: tuple[str, ...] = ()
+    """Of the ops those whose result is no size."""
 
     @property
     def values(self) -> tuple[str, ...]:
@@ -48,7 +51,13 @@ def structure_of(module: Any) -> Structure:
     reader = _Reader()
     for node in module.graph.nodes:
         reader.read(node)
-    return Structure(tuple(reader.lines), tuple(reader.constants), reader.ops, tuple(reader.op_names))
+    return Structure(
+        tuple(reader.lines),
+        tuple(reader.constants),
+        reader.ops,
+        tuple(reader.op_names),
+        tuple(reader.computing),
+    )
 
 
 def twin_of(piece: Structure, earlier: Iterable[Piece]) -> str | None:
@@ -61,17 +70,27 @@ def twin_of(piece: Structure, earlier: Iterable[Piece]) -> str | None:
 
 def difference(piece: Structure, earlier: Iterable[Piece]) -> str | None:
     """The constant that tells this piece from the first earlier one that is otherwise equal."""
-    for other in earlier:
-        if other.structure.shape != piece.shape:
-            continue
-        differing = [
-            (mine, theirs)
-            for mine, theirs in zip(piece.constants, other.structure.constants, strict=True)
-            if mine.value != theirs.value
-        ]
-        if differing:
-            return f"{_say(differing)} in {other.name}"
-    return None
+    related = related_to(piece, earlier)
+    return None if related is None else f"{_say(_differing(piece, related))} in {related.name}"
+
+
+def related_to(piece: Structure, earlier: Iterable[Piece]) -> Piece | None:
+    """The first earlier piece that is equal to this one but for constants."""
+    alike = (other for other in earlier if other.structure.shape == piece.shape)
+    return next((other for other in alike if other.structure.values != piece.values), None)
+
+
+def apart(piece: Structure, other: Piece) -> list[Apart]:
+    """The constants that tell a piece from another."""
+    return [
+        Apart(op=m.op, argument=m.argument, here=m.value[:100], there=t.value[:100], where=m.where)
+        for m, t in _differing(piece, other)
+    ]
+
+
+def _differing(piece: Structure, other: Piece) -> list[tuple[Constant, Constant]]:
+    pairs = zip(piece.constants, other.structure.constants, strict=True)
+    return [(mine, theirs) for mine, theirs in pairs if mine.value != theirs.value]
 
 
 def _say(differing: Sequence[tuple[Constant, Constant]]) -> str:
@@ -85,7 +104,7 @@ def _say(differing: Sequence[tuple[Constant, Constant]]) -> str:
 
 def inputs_of(module: Any) -> list[Boundary]:
     """What comes into the piece: activations, weights and sizes, as its placeholders."""
-    return [boundary(n.name, value_of(n)) for n in module.graph.nodes if n.op == "placeholder"]
+    return [boundary(n.name, value_of(n), n) for n in module.graph.nodes if n.op == "placeholder"]
 
 
 def outputs_of(module: Any) -> list[Boundary]:
@@ -93,7 +112,7 @@ def outputs_of(module: Any) -> list[Boundary]:
     returned = next(n for n in reversed(module.graph.nodes) if n.op == "output").args[0]
     elements = returned if isinstance(returned, (tuple, list)) else (returned,)
     return [
-        boundary(e.name, value_of(e)) if _is_node(e) else Boundary(name=str(e), type=type(e).__name__)
+        boundary(e.name, value_of(e), e) if _is_node(e) else Boundary(name=str(e), type=type(e).__name__)
         for e in elements
     ]
 
@@ -103,16 +122,34 @@ def value_of(node: Any) -> Any:
     return node.meta.get("example_value", node.meta.get("val"))
 
 
-def boundary(name: str, value: Any) -> Boundary:
+def boundary(name: str, value: Any, node: Any = None) -> Boundary:
     shape = getattr(value, "shape", None)
+    unbacked = _unbacked(value)
     if shape is None or not hasattr(value, "dtype"):
-        return Boundary(name=name, type="unknown" if value is None else type(value).__name__)
+        return Boundary(
+            name=name,
+            type="unknown" if value is None else type(value).__name__,
+            unbacked=unbacked,
+            where=None if node is None else userline.of_node(node),
+        )
     return Boundary(
         name=name,
         type="Tensor",
         shape=[str(size) for size in shape],
         dtype=str(value.dtype).removeprefix("torch."),
+        unbacked=unbacked,
+        where=userline.of_node(node) if unbacked and node is not None else None,
     )
+
+
+def _unbacked(value: Any) -> list[str]:
+    shapes = sys.modules.get("torch.fx.experimental.symbolic_shapes")
+    if shapes is None or not hasattr(shapes, "free_unbacked_symbols"):
+        return []
+    try:
+        return sorted(str(symbol) for symbol in shapes.free_unbacked_symbols(value))
+    except Exception:
+        return []
 
 
 def op_name(target: Any) -> str:
@@ -140,23 +177,28 @@ class _Reader:
         self.lines: list[str] = []
         self.constants: list[Constant] = []
         self.op_names: list[str] = []
+        self.computing: list[str] = []
         self.ops = 0
         self._numbers: dict[Any, int] = {}
-        self._at = ("", "")
+        self._at: tuple[str, Where | None] = ("", None)
 
     def read(self, node: Any) -> None:
         self._numbers[node] = len(self._numbers)
         if node.op == "placeholder":
             self.lines.append(f"input {_type_text(value_of(node))}")
             return
+        if node.op == "output":
+            self.lines += [f"gives {_type_text(value_of(source))}" for source in node.all_input_nodes]
         name = op_name(node.target)
-        self._at = (name, _line_of(node))
+        self._at = (name, userline.of_node(node))
         arguments = [self._argument(a, f"argument {i}") for i, a in enumerate(node.args)]
         arguments += [f"{key}={self._argument(a, key)}" for key, a in node.kwargs.items()]
         self.lines.append(f"{node.op} {self._target(node)}({', '.join(arguments)})")
         if node.op.startswith("call_"):
             self.ops += 1
             self.op_names.append(name)
+            if type(value_of(node)).__name__ not in ("SymInt", "SymBool", "Size", "int"):
+                self.computing.append(name)
 
     def _target(self, node: Any) -> str:
         """The op and nothing but it: `torch.mul` is not `operator.mul`, nor one overload another."""
@@ -174,7 +216,8 @@ class _Reader:
         if isinstance(value, slice):
             return f"slice{self._argument((value.start, value.stop, value.step), place)}"
         if type(value) in (int, float, str):
-            self.constants.append(Constant(*self._at[:1], place, repr(value), self._at[1]))
+            op, where = self._at
+            self.constants.append(Constant(op, place, repr(value), _line(where), where))
             return f"<{type(value).__name__}>"
         return _OBJECT_ADDRESS.sub("", repr(value))
 
@@ -187,6 +230,5 @@ def _type_text(value: Any) -> str:
     return f"{tuple(value.shape)} {layout} {value.dtype} {value.device} {value.requires_grad}"
 
 
-def _line_of(node: Any) -> str:
-    where = userline.of_node(node)
+def _line(where: Where | None) -> str:
     return "" if where is None else f" at {where.file.rsplit('/', 1)[-1]}:{where.line}"

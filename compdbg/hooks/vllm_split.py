@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -59,6 +60,7 @@ def _record_pieces(items: list[Any]) -> None:
         found = structure.structure_of(item.graph)
         splits = bool(item.is_splitting_graph)
         twin = None if splits else structure.twin_of(found, earlier)
+        related = None if splits or twin else structure.related_to(found, earlier)
         probe.emit(
             Piece(
                 graph=graph,
@@ -67,7 +69,10 @@ def _record_pieces(items: list[Any]) -> None:
                 ops=found.ops,
                 split_op=_split_ops(found) if splits else None,
                 shared_with=twin,
-                differs_by=None if splits or twin else structure.difference(found, earlier),
+                differs_by=structure.difference(found, earlier) if related else None,
+                related_to=related.name if related else None,
+                apart=structure.apart(found, related) if related else [],
+                op_counts=dict(Counter(found.computing)),
                 inputs=structure.inputs_of(item.graph),
                 outputs=structure.outputs_of(item.graph),
                 text=probe.payload(graph_text(item.graph.graph)),

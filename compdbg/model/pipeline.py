@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 
 from msgspec import Struct
 
-from compdbg.events import Apart, Boundary, Capture, ConfigValue, Dispatch, Piece, PieceCompiled
+from compdbg.events import Apart, Boundary, Capture, ConfigValue, Dispatch, Piece, PieceCompiled, Where
 from compdbg.model.operators import computes
 from compdbg.store.reader import Log
 
@@ -18,13 +18,16 @@ class Crossing(Struct, frozen=True, kw_only=True):
     type: str
     shape: list[str] | None
     dtype: str | None
+    unbacked: list[str]
+    """Symbols whose value comes out of data."""
+    where: Where | None
 
 
 class SplitPiece(Struct, frozen=True, kw_only=True):
     """One piece of a split graph. `shared_with` is the first compiled piece that is equal to it.
 
-    Of a `loaded` piece (from a cache, with its artifact) only the name, the twin and the ranges
-    are known: what it holds and what crosses its borders is None.
+    Of a `loaded` piece (from a cache, with its artifact) vLLM knows only the name, the twin and the
+    ranges: what it holds and what crosses its borders is None then.
     """
 
     graph: str
@@ -114,8 +117,8 @@ def build_pieces(log: Log) -> list[SplitPiece]:
             ops=piece.ops,
             split_op=piece.split_op,
             shared_with=piece.shared_with,
-            inputs=None if piece.loaded else _crossings(piece.inputs),
-            outputs=None if piece.loaded else _crossings(piece.outputs),
+            inputs=_crossings(piece.inputs) if piece.inputs or not piece.loaded else None,
+            outputs=_crossings(piece.outputs) if piece.outputs or not piece.loaded else None,
             differs_by=piece.differs_by,
             loaded=piece.loaded,
             compiles=compiles.get((header.process, piece.graph, piece.piece), []),
@@ -138,6 +141,8 @@ def _crossings(values: list[Boundary]) -> list[Crossing]:
             type=v.type,
             shape=v.shape if v.type == "Tensor" else None,
             dtype=v.dtype or None,
+            unbacked=v.unbacked,
+            where=v.where,
         )
         for v in values
     ]

@@ -43,7 +43,14 @@ from compdbg.model.pipeline import (
 )
 from compdbg.model.recompiles import History, build_histories
 from compdbg.model.replacements import WrongFusion, build_wrong_fusions
-from compdbg.model.splits import NearTwins, UnmatchedOp, build_near_twins, build_unmatched
+from compdbg.model.splits import (
+    BadCrossing,
+    NearTwins,
+    UnmatchedOp,
+    build_bad_crossings,
+    build_near_twins,
+    build_unmatched,
+)
 from compdbg.model.summary import Summary, summarise
 from compdbg.model.symbols import Dimension, build_dimensions
 from compdbg.model.time import Times
@@ -82,6 +89,10 @@ class Run:
     @cached_property
     def near_twins(self) -> list[NearTwins]:
         return build_near_twins(self.pieces)
+
+    @cached_property
+    def bad_crossings(self) -> list[BadCrossing]:
+        return build_bad_crossings(self.pieces)
 
     @cached_property
     def failed_captures(self) -> list[FailedCapture]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from msgspec import Struct
 
 from compdbg.events import Piece, SplitOpUnmatched
-from compdbg.model.pipeline import SplitPiece
+from compdbg.model.pipeline import Crossing, SplitPiece
 from compdbg.store.reader import Log
 
 
@@ -35,6 +35,69 @@ class NearTwins(Struct, frozen=True, kw_only=True):
     @property
     def events(self) -> list[str]:
         return [self.first.event, *(piece.event for piece in self.others)]
+
+
+class BadCrossing(Struct, frozen=True, kw_only=True):
+    """A value that one piece gives and others take, which is neither a tensor nor a size of the batch.
+
+    `what`: `size` (a `torch.Size`), `tuple`, `unbacked` or, of anything else, its type.
+    """
+
+    graph: str
+    piece: str
+    value: Crossing
+    what: str
+    taken_by: list[str]
+    splitter: str | None
+    event: str
+
+
+_FIT = (
+    "Tensor", "Parameter", "FakeTensor", "SymInt", "SymFloat", "SymBool", "int", "float", "bool", "NoneType",
+    "unknown",
+)  # fmt: skip
+
+
+def build_bad_crossings(pieces: Sequence[SplitPiece]) -> list[BadCrossing]:
+    splits: dict[tuple[str, str], list[SplitPiece]] = defaultdict(list)
+    for piece in pieces:
+        splits[piece.process, piece.graph].append(piece)
+    found: dict[tuple[str, str], BadCrossing] = {}
+    for split in splits.values():
+        for crossing in _bad_crossings(split):
+            found.setdefault((crossing.graph, crossing.value.name), crossing)
+    return list(found.values())
+
+
+def _bad_crossings(split: list[SplitPiece]) -> Iterator[BadCrossing]:
+    """Symbols that come in with the graph's own inputs are sizes like any other."""
+    made = {out.name for piece in split for out in piece.outputs or []}
+    given = (value for piece in split for value in piece.inputs or [] if value.name not in made)
+    known = {symbol for value in given for symbol in value.unbacked}
+    for piece in split:
+        for value in piece.outputs or []:
+            what = _what(value, known)
+            takers = [
+                p.piece for p in split if p is not piece and any(v.name == value.name for v in p.inputs or [])
+            ]
+            if what and takers:
+                yield BadCrossing(
+                    graph=piece.graph,
+                    piece=piece.piece,
+                    value=value,
+                    what=what,
+                    taken_by=takers,
+                    splitter=piece.splitter,
+                    event=piece.event,
+                )
+
+
+def _what(value: Crossing, known: Collection[str]) -> str:
+    if value.type in ("Size", "tuple", "list"):
+        return "size" if value.type == "Size" else "tuple"
+    if any(symbol not in known for symbol in value.unbacked):
+        return "unbacked"
+    return "" if value.type in _FIT else value.type
 
 
 def build_unmatched(log: Log) -> list[UnmatchedOp]:
