@@ -82,7 +82,7 @@ def _children(split: Any) -> list[tuple[str, Any]]:
 
 
 def _taken_as(split: Any, pieces: dict[str, Any]) -> dict[tuple[str, int], str]:
-    """Piece and place of a result -> what the piece that takes it calls it, which is its name in the graph."""
+    """Piece and place of a result -> what its taker calls it: its name in the graph."""
     found: dict[tuple[str, int], str] = {}
     for node in split.graph.nodes:
         module = pieces.get(str(node.target)) if node.op == "call_module" else None
