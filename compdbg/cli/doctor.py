@@ -1,4 +1,4 @@
-"""Check the environment, and exercise every hook on a small program (half a minute)."""
+"""Check the environment, exercise every hook on a small program, prove the fusions (a minute)."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace) -> int:
     from compdbg.doctor.environment import environment
     from compdbg.doctor.exercise import exercise
+    from compdbg.doctor.fusions import fusions
     from compdbg.report import json, text
     from compdbg.views.doctor import doctor
 
@@ -25,6 +26,7 @@ def execute(arguments: argparse.Namespace) -> int:
         if sys.stderr.isatty():
             print("compdbg: compiling a small program to try every hook ...", file=sys.stderr)
         checks += exercise()
+        checks += fusions()
     if arguments.json:
         print(json.answer(None, checks))
     else:

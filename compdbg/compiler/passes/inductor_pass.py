@@ -65,6 +65,12 @@ class InductorPass(CustomGraphPass):  # type: ignore[misc]
         """Whether the pass runs for graphs compiled for this range."""
         return True
 
+    def refusal(self, graph: fx.Graph, compile_range: Range) -> str:
+        """Why the pass is not to run over this graph; empty where it is."""
+        if self.is_applicable_for_range(compile_range):
+            return ""
+        return f"not applicable for the range {compile_range}"
+
     def uuid(self) -> str:
         """Equal for equal code and equal settings only."""
         classes = [cls for cls in type(self).__mro__ if issubclass(cls, InductorPass)]

@@ -16,6 +16,7 @@ from torch import fx
 from torch._inductor.custom_graph_pass import CustomGraphPass
 from torch.fx.passes.graph_transform_observer import GraphTransformObserver
 
+from compdbg import probe
 from compdbg.compiler.config import CompilationConfig, PassConfig
 from compdbg.compiler.config_values import ConfigError, nearest
 from compdbg.compiler.passes.fusion.fusion_pass import FusionPass
@@ -27,7 +28,25 @@ from compdbg.events import PassRun, PatternPass
 
 MakePass = Callable[[CompilationConfig], InductorPass]
 
-_registry: list[tuple[str, MakePass]] = [("eliminate_noops", lambda config: NoOpEliminationPass())]
+_HERE = "compdbg.compiler.passes."
+
+
+def _imported(place: str) -> MakePass:
+    """Imported when it is enabled: `module:class`, below `passes`."""
+    return lambda config: as_pass(_HERE + place)
+
+
+_registry: list[tuple[str, MakePass]] = [
+    ("eliminate_noops", lambda config: NoOpEliminationPass()),
+    ("fuse_norm_quant", _imported("fusion.rms_quant_fusion:RMSNormQuantFusionPass")),
+    ("fuse_act_quant", _imported("fusion.act_quant_fusion:ActivationQuantFusionPass")),
+]
+
+
+_TIDYING = frozenset({"eliminate_noops"})
+_FOLD, _UNFOLD = "utility.blocks:FoldBlocksPass", "utility.blocks:UnfoldBlocksPass"
+_OF_BLOCKS = frozenset({"fuse_norm_quant", "fuse_act_quant"})
+"""Fusions that match building blocks, which stand as one operator each while they run."""
 
 
 def register_pass(flag: str, make: MakePass) -> None:
@@ -42,6 +61,13 @@ def available_passes() -> frozenset[str]:
     return frozenset(flag for flag, _ in _registry)
 
 
+def fusions() -> list[Any]:
+    """One of each pass of ours that has patterns."""
+    config = CompilationConfig()
+    made = [_imported(_FOLD)(config), *(make(config) for _, make in _registry)]
+    return [pass_ for pass_ in made if hasattr(pass_, "patterns")]
+
+
 class PostGradPassManager(CustomGraphPass):  # type: ignore[misc]
     """What Inductor calls as `post_grad_custom_post_pass`."""
 
@@ -51,11 +77,18 @@ class PostGradPassManager(CustomGraphPass):  # type: ignore[misc]
         self.runs: list[PassRun] = []
         """What ran over the graph compiled last, and what it changed."""
         self.matches: list[PatternPass] = []
+        self._refused: set[tuple[str, str]] = set()
 
     def configure(self, config: CompilationConfig) -> None:
         """Take up the passes that an effective configuration enables."""
-        enabled = config.pass_config
-        self.passes = [make(config) for flag, make in _registry if getattr(enabled, flag)]
+        enabled = [flag for flag, _ in _registry if getattr(config.pass_config, flag)]
+        made = [(flag, make(config)) for flag, make in _registry if flag in enabled]
+        self.passes = [pass_ for flag, pass_ in made if flag in _TIDYING]
+        fusions = [pass_ for flag, pass_ in made if flag not in _TIDYING]
+        if _OF_BLOCKS.intersection(enabled):
+            fusions = [_imported(_FOLD)(config), *fusions]
+            fusions.append(_imported(_UNFOLD)(config))
+        self.passes += fusions
         self.passes += [as_pass(given) for given in config.inductor_passes]
 
     def add(self, pass_: InductorPass) -> None:
@@ -66,18 +99,25 @@ class PostGradPassManager(CustomGraphPass):  # type: ignore[misc]
         compile_range = get_pass_context().compile_range
         self.runs, self.matches = [], []
         for pass_ in (*self.passes, *self.last):
-            if pass_.is_applicable_for_range(compile_range):
-                self._run(pass_, graph)
+            why = pass_.refusal(graph, compile_range)
+            if why:
+                self._refuse(pass_, why)
             else:
-                self.runs.append(
-                    PassRun(
-                        pass_name=pass_.name,
-                        graph="",
-                        index=len(self.runs),
-                        custom=True,
-                        disabled_by=f"not applicable for the range {compile_range}",
-                    )
-                )
+                self._run(pass_, graph)
+
+    def _refuse(self, pass_: InductorPass, why: str) -> None:
+        """Keep that a pass was skipped; it is said once for each reason, not for each graph."""
+        run = PassRun(
+            pass_name=pass_.name,
+            graph=probe.graph_under_way() or "?",
+            index=len(self.runs),
+            custom=True,
+            disabled_by=why,
+        )
+        self.runs.append(run)
+        if (pass_.name, why) not in self._refused:
+            self._refused.add((pass_.name, why))
+            probe.emit(run)
 
     def _run(self, pass_: InductorPass, graph: fx.Graph) -> None:
         before = _ops(graph)

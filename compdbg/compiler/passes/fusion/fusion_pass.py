@@ -1,9 +1,9 @@
-"""`FusionPass`: a pattern, what replaces it, inputs to trace both with, and the check that they agree."""
+"""`FusionPass`: a pattern, what replaces it, and inputs to trace both with."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, ClassVar
 
 import msgspec
 import torch
@@ -12,7 +12,9 @@ from torch import fx
 
 from compdbg.compiler.canonical import canonical
 from compdbg.compiler.code_hash import code_hash
+from compdbg.compiler.passes.fusion.agreement import Disagreement, compared
 from compdbg.compiler.passes.inductor_pass import InductorPass, enable_fake_mode, hash_dict
+from compdbg.compiler.ranges import Range
 
 
 class FusionPattern(Struct, frozen=True, kw_only=True):
@@ -25,28 +27,39 @@ class FusionPattern(Struct, frozen=True, kw_only=True):
     extra_check: Callable[[Any], bool] | None = None
     """Given torch's Match: whether to replace it. Its name is what a refusal is reported by."""
     scalar_workaround: dict[str, float | int] | None = None
+    """Parameters that are plain numbers, with a value to trace with: any other value matches too."""
+    applies_to: Callable[[frozenset[torch.dtype]], bool] | None = None
+    """Given the dtypes of a graph's tensors: whether it can hold the form. Else it is not looked for."""
+    variants: Callable[[], Iterable[Sequence[torch.Tensor]]] | None = None
+    """Further inputs, of other sizes and dtypes, for which the replacement must equal the pattern."""
 
+    @property
+    def name(self) -> str:
+        return getattr(self.pattern, "__name__", "pattern")
 
-class Disagreement(Struct, frozen=True):
-    """Where a replacement is not what it replaces."""
-
-    pattern: str
-    what: str
-    """`dtype`, `shape`, `strides`, `values` or `outputs`."""
-    wanted: str
-    found: str
+    def all_inputs(self) -> Iterator[Sequence[torch.Tensor]]:
+        yield self.inputs()
+        if self.variants is not None:
+            yield from self.variants()
 
 
 class FusionPass(InductorPass):
     """Replaces every match of its patterns.
 
     A subclass has either `pattern`, `replacement` and `inputs`, or `patterns` for several forms
-    (another epsilon, another dtype), which are tried in order.
+    (another epsilon, another dtype), which are tried in order. It may be a dataclass, whose fields
+    are its options. Where it says for what it is, it is skipped elsewhere, and that is said.
     """
 
-    def __init__(self) -> None:
-        self._matched_count = 0
-        self._matcher: Any = None
+    dtypes: ClassVar[tuple[torch.dtype, ...]] = ()
+    """Graphs without any of these are skipped. Empty: any graph will do."""
+    devices: ClassVar[tuple[str, ...]] = ()
+    """Graphs with tensors on another device are skipped. Empty: on any."""
+    max_tokens: ClassVar[int | None] = None
+    """Ranges that go beyond are skipped."""
+
+    _matched_count = 0
+    _matchers: dict[tuple[int, ...], Any] | None = None
 
     @property
     def matched_count(self) -> int:
@@ -69,50 +82,70 @@ class FusionPass(InductorPass):
         """Every form, the most special first."""
         yield FusionPattern(pattern=self.pattern, replacement=self.replacement, inputs=self.inputs)
 
+    def is_applicable_for_range(self, compile_range: Range) -> bool:
+        return self.max_tokens is None or compile_range.high <= self.max_tokens
+
+    def refusal(self, graph: fx.Graph, compile_range: Range) -> str:
+        tensors = list(_tensors(graph))
+        if self.dtypes and not any(t.dtype in self.dtypes for t in tensors):
+            return f"not applicable: no tensor of {_listed(str(d) for d in self.dtypes)}"
+        elsewhere = {t.device.type for t in tensors} - set(self.devices)
+        if self.devices and elsewhere:
+            return f"not applicable on {_listed(elsewhere)}, only on {_listed(self.devices)}"
+        return super().refusal(graph, compile_range)
+
     def __call__(self, graph: fx.Graph) -> None:
-        if self._matcher is None:
-            self._matcher = self._register()
-        self._matched_count = self._matcher.apply(graph)
+        matcher = self._matcher_for(dtypes_of(graph))
+        self.__dict__["_matched_count"] = matcher.apply(graph)
+
+    def _matcher_for(self, held: frozenset[torch.dtype]) -> Any:
+        """A matcher with those forms that a graph with these dtypes can hold; with all, if that is none."""
+        forms = list(self.patterns())
+        wanted = tuple(i for i, f in enumerate(forms) if f.applies_to is None or f.applies_to(held))
+        wanted = wanted or tuple(range(len(forms)))
+        matchers = self.__dict__.setdefault("_matchers", {})
+        if wanted not in matchers:
+            matchers[wanted] = register_forms(self.name, [forms[i] for i in wanted])
+        return matchers[wanted]
 
     def uuid(self) -> str:
         forms = [msgspec.structs.asdict(form) for form in self.patterns()]
         return hash_dict({"pass": super().uuid(), "forms": canonical(forms, code_hash)})
 
-    @enable_fake_mode
-    def _register(self) -> Any:
-        from torch._inductor.pattern_matcher import PatternMatcherPass, register_replacement
-
-        named: type = type(self.name, (PatternMatcherPass,), {})
-        matcher = named(pass_name=self.name)
-        for form in self.patterns():
-            more: dict[str, Any] = {}
-            if form.extra_check is not None:
-                more["extra_check"] = form.extra_check
-            register_replacement(
-                form.pattern,
-                form.replacement,
-                list(form.inputs()),
-                _trace,
-                matcher,
-                scalar_workaround=form.scalar_workaround,
-                **more,
-            )
-        return matcher
-
     def disagreements(self, device: str = "cpu", tolerance: float = 1e-2) -> list[Disagreement]:
         """Run each pattern and its replacement on the same random inputs, and compare."""
-        found: list[Disagreement] = []
-        for form in self.patterns():
-            scalars = form.scalar_workaround or {}
-            inputs = [_random_like(tensor, device) for tensor in form.inputs()]
-            wanted = form.pattern(*(t.clone() for t in inputs), **scalars)
-            given = form.replacement(*(t.clone() for t in inputs), **scalars)
-            name = getattr(form.pattern, "__name__", "pattern")
-            found += _compare(name, _outputs(wanted), _outputs(given), tolerance)
-        return found
+        return [
+            found
+            for form in self.patterns()
+            for inputs in form.all_inputs()
+            for found in compared(form, inputs, device, tolerance)
+        ]
 
 
-def _trace(*args: Any, **kwargs: Any) -> fx.GraphModule:
+@enable_fake_mode
+def register_forms(name: str, forms: Sequence[FusionPattern]) -> Any:
+    """A matcher of torch's with these forms; `name` is what it is called in events."""
+    from torch._inductor.pattern_matcher import PatternMatcherPass, register_replacement
+
+    named: type = type(name, (PatternMatcherPass,), {})
+    matcher = named(pass_name=name)
+    for form in forms:
+        more: dict[str, Any] = {}
+        if form.extra_check is not None:
+            more["extra_check"] = form.extra_check
+        register_replacement(
+            form.pattern,
+            form.replacement,
+            list(form.inputs()),
+            trace_pattern,
+            matcher,
+            scalar_workaround=form.scalar_workaround,
+            **more,
+        )
+    return matcher
+
+
+def trace_pattern(*args: Any, **kwargs: Any) -> fx.GraphModule:
     """Trace a pattern to what a graph holds when fusions run: views are reshapes by then."""
     from torch._inductor.fx_passes.post_grad import view_to_reshape
     from torch._inductor.pattern_matcher import fwd_only
@@ -122,32 +155,17 @@ def _trace(*args: Any, **kwargs: Any) -> fx.GraphModule:
     return module
 
 
-def _random_like(tensor: torch.Tensor, device: str) -> torch.Tensor:
-    if tensor.dtype.is_floating_point:
-        return torch.randn(tensor.shape, device=device).to(tensor.dtype)
-    return torch.zeros(tensor.shape, dtype=tensor.dtype, device=device)
+def dtypes_of(graph: fx.Graph) -> frozenset[torch.dtype]:
+    """Of all tensors of a graph."""
+    return frozenset(tensor.dtype for tensor in _tensors(graph))
 
 
-def _outputs(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, (list, tuple)) else [value]
+def _tensors(graph: fx.Graph) -> Iterator[torch.Tensor]:
+    for node in graph.nodes:
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor):
+            yield value
 
 
-def _compare(name: str, wanted: list[Any], given: list[Any], tolerance: float) -> Iterator[Disagreement]:
-    if len(wanted) != len(given):
-        yield Disagreement(name, "outputs", str(len(wanted)), str(len(given)))
-        return
-    for a, b in zip(wanted, given, strict=True):
-        if not isinstance(a, torch.Tensor) or not isinstance(b, torch.Tensor):
-            continue
-        for what, x, y in (
-            ("dtype", a.dtype, b.dtype),
-            ("shape", list(a.shape), list(b.shape)),
-            ("strides", a.stride(), b.stride()),
-        ):
-            if x != y:
-                yield Disagreement(name, what, str(x), str(y))
-                break
-        else:
-            difference = (a.float() - b.float()).abs().max().item() if a.numel() else 0.0
-            if not difference <= tolerance:
-                yield Disagreement(name, "values", f"at most {tolerance:g} apart", f"{difference:g}")
+def _listed(words: Iterable[str]) -> str:
+    return ", ".join(sorted(words))
