@@ -106,11 +106,10 @@ def check_norm_quant(x: Tensor, residual: Tensor, total: Tensor, weight: Tensor)
 
 def check_activations(device: str) -> None:
     for width, dtype in ((128, torch.float32), (384, torch.bfloat16), (200, torch.float16)):
-        for kind, gate in inputs(width, dtype, device):
+        for kind, x in inputs(width, dtype, device):
             if kind == "tiny" and dtype is torch.float16:
                 continue  # the product is less than the type can hold
-            if kind == "extreme":
-                gate = gate / 1e3
+            gate = x / 1e3 if kind == "extreme" else x
             up = torch.randn_like(gate)
             wanted = silu_mul64(gate, up)
             scale = torch.tensor(0.05, device=device)

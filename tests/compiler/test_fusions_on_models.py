@@ -47,7 +47,8 @@ def compare(config: ModelConfig, flags: tuple[str, ...], sizes, dtype=torch.floa
     with torch.inference_mode():
         fused, plain = decoder(config, flags, dtype, backend), decoder(config, (), dtype, backend)
         for n in sizes:
-            torch.testing.assert_close(hidden(fused, n), hidden(plain, n), rtol=1e-3, atol=1e-3)
+            tolerance = 1e-3 if dtype is torch.float32 else 6e-2
+            torch.testing.assert_close(hidden(fused, n), hidden(plain, n), rtol=tolerance, atol=tolerance)
 
 
 def fired(run, names) -> dict[str, int]:

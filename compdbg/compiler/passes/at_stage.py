@@ -15,7 +15,7 @@ def run_post_grad_passes(graph: fx.GraphModule, example_inputs: Sequence[Any], *
 
     To be given to `compile_fx` as `inner_compile`. Custom passes of Inductor's configuration run too.
     """
-    from functorch.compile import make_boxed_func
+    from torch._functorch.aot_autograd import make_boxed_func
     from torch._inductor.compile_fx import _recursive_post_grad_passes
     from torch._inductor.fx_passes.post_grad import view_to_reshape
     from torch._inductor.virtualized import V

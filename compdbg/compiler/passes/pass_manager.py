@@ -86,8 +86,8 @@ class PostGradPassManager(CustomGraphPass):  # type: ignore[misc]
         self.passes = [pass_ for flag, pass_ in made if flag in _TIDYING]
         fusions = [pass_ for flag, pass_ in made if flag not in _TIDYING]
         if _OF_BLOCKS.intersection(enabled):
-            fusions = [_imported(_FOLD)(config), *fusions]
-            fusions.append(_imported(_UNFOLD)(config))
+            before = [_imported(place)(config) for place in (_FOLD, "utility.residual_sums:ResidualSumPass")]
+            fusions = [*before, *fusions, _imported(_UNFOLD)(config)]
         self.passes += fusions
         self.passes += [as_pass(given) for given in config.inductor_passes]
 

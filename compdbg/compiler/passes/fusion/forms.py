@@ -7,7 +7,8 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
-from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+from compdbg.compiler.passes.utility.noop_elimination import same_sizes
 
 F = TypeVar("F", bound=Callable[..., Any])
 Make = Callable[[int, int, torch.dtype], Sequence[Tensor]]
@@ -40,7 +41,7 @@ def alike(*names: str, weight: str | None = None) -> Callable[[Any], bool]:
         first, *others = (value_of(match, name) for name in names)
         dtypes = {tensor.dtype for tensor in (first, *others)}
         dtypes |= {value_of(match, weight).dtype} if weight else set()
-        return len(dtypes) == 1 and all(_same_shape(first, other) for other in others)
+        return len(dtypes) == 1 and all(same_sizes(first.shape, other.shape) for other in others)
 
     return operands_are_alike
 
@@ -49,11 +50,6 @@ def value_of(match: Any, name: str) -> Tensor:
     """The fake tensor that a match has for a parameter of its pattern."""
     value: Tensor = match.kwargs[name].meta["val"]
     return value
-
-
-def _same_shape(one: Tensor, other: Tensor) -> bool:
-    pairs = zip(one.shape, other.shape, strict=False)
-    return one.dim() == other.dim() and all(statically_known_true(a == b) for a, b in pairs)
 
 
 def held(*dtypes: torch.dtype) -> Callable[[frozenset[torch.dtype]], bool]:

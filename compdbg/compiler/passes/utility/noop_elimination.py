@@ -45,7 +45,7 @@ def _drop_if_equal(graph: fx.Graph, node: fx.Node, replacement: Any, like: Any =
     other = _value(replacement)
     if value is None or other is None or value.dtype != other.dtype:
         return
-    if _same_sizes(value.shape, other.shape) and not _escapes(node, replacement):
+    if same_sizes(value.shape, other.shape) and not _escapes(node, replacement):
         node.replace_all_uses_with(replacement)
         graph.erase_node(node)
 
@@ -55,7 +55,8 @@ def _escapes(node: fx.Node, replacement: fx.Node) -> bool:
     return replacement.op == "placeholder" and any(user.op == "output" for user in node.users)
 
 
-def _same_sizes(one: Sequence[Any], other: Sequence[Any]) -> bool:
+def same_sizes(one: Sequence[Any], other: Sequence[Any]) -> bool:
+    """Whether two shapes are known to be equal."""
     pairs = zip(one, other, strict=False)
     return len(one) == len(other) and all(statically_known_true(a == b) for a, b in pairs)
 
