@@ -17,6 +17,8 @@ _PLAIN = re.compile(r"^([^\n:]+): (.*)$", re.MULTILINE)
 _FOLLOWS = ("gm", "example_inputs", "fx_kwargs")
 """Components that are the graph and its inputs, of which the other views tell more."""
 _DIGEST = re.compile(r"\s*[0-9a-f]{32,}\s*")
+_SETTINGS = "inductor_config["
+_UNREADABLE = "\ufffd"
 _SHOWN = 80
 
 
@@ -24,13 +26,21 @@ def factor_changes(a: Run, b: Run) -> Iterator[Change]:
     """What differs in the keys of the same look-ups; what differs alike in all of them, once."""
     mine, theirs = _lookups(Names(a), a), _lookups(Names(b, script_of(b, a)), b)
     found: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+    only_one: dict[bool, dict[str, None]] = {True: {}, False: {}}
     for key in mine.keys() & theirs.keys():
         if mine[key].key != theirs[key].key:
             for change in _differing(_factors(a, mine[key]), _factors(b, theirs[key])):
-                found[change].append(key)
+                name, before, after = change
+                if name.startswith(_SETTINGS) and not (before and after):
+                    only_one[bool(before)][name.removeprefix(_SETTINGS).rstrip("]")] = None
+                else:
+                    found[change].append(key)
     for (name, before, after), keys in sorted(found.items(), key=lambda pair: _order(pair[0])):
         where = f"{len(keys)} keys" if len(keys) > 1 else keys[0]
         yield Change(f"factor {name} of {where}", before or None, after or None)
+    if only_one[True] or only_one[False]:
+        texts = (", ".join(only_one[first]) or None for first in (True, False))
+        yield Change("settings of Inductor that the keys of one run hold", *texts)
 
 
 def _order(change: tuple[str, str, str]) -> tuple[bool, bool, tuple[str, str, str]]:
@@ -53,7 +63,8 @@ def _differing(
         (hash_a, text_a), (hash_b, text_b) = a.get(name, ("", "")), b.get(name, ("", ""))
         if hash_a == hash_b:
             continue
-        if name.partition("[")[0] in _FOLLOWS or (_DIGEST.fullmatch(text_a) and _DIGEST.fullmatch(text_b)):
+        digests = _DIGEST.fullmatch(text_a) and _DIGEST.fullmatch(text_b)
+        if digests or _UNREADABLE in text_a + text_b or name.partition("[")[0] in _FOLLOWS:
             yield name.partition("[")[0], "", "another"
         else:
             yield name, _short(text_a), _short(text_b) if _short(text_a) != _short(text_b) else "another"

@@ -136,7 +136,10 @@ def _stages(graph: str, a: Work, b: Work) -> Iterator[Change]:
         if mine is None or theirs is None or mine.ops == theirs.ops:
             continue
         differing = [op for op in {**mine.ops, **theirs.ops} if mine.ops.get(op) != theirs.ops.get(op)]
-        texts = [", ".join(f"{stage_.ops.get(op, 0)} {op}" for op in differing) for stage_ in (mine, theirs)]
+        texts = [
+            ", ".join(f"{seen.ops[op]} {op}" for op in differing if seen.ops.get(op)) or "none of these"
+            for seen in (mine, theirs)
+        ]
         yield Change(f"{graph}: ops at the stage {stage}", *texts)
 
 

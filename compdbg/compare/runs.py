@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -15,6 +15,7 @@ from compdbg.compare.names import Script, script_of
 from compdbg.compare.times import time_changes
 from compdbg.findings.base import Finding
 from compdbg.model.run import Run
+from compdbg.store.ranks import only_rank, ranks_of
 
 VIEWS = ("summary", "findings", "config", "frames", "guards", "fusion", "passes", "splits", "sizes", "cache",
          "time")  # fmt: skip
@@ -36,10 +37,27 @@ def compare(a: Run, found_a: Sequence[Finding], b: Run, found_b: Sequence[Findin
     """All differences, in the order of the views."""
     script = script_of(b, a)
     found = [*_findings(found_a, found_b, script), *_facts(facts_of(a), facts_of(b, script))]
-    found += _of("passes", graph_changes(work_of(a), work_of(b, script)))
-    found += _of("cache", factor_changes(a, b))
-    found += _of("time", time_changes(a, b))
+    found += _of("passes", _by_rank(a, b, lambda x, y: graph_changes(work_of(x), work_of(y, script))))
+    found += _of("cache", _by_rank(a, b, factor_changes))
+    found += _of("time", _by_rank(a, b, time_changes))
     return sorted(found, key=lambda d: VIEWS.index(d.view))
+
+
+def _by_rank(a: Run, b: Run, compared: Callable[[Run, Run], Iterable[Change]]) -> Iterator[Change]:
+    """Changes of each rank that both runs have: what all ranks have alike once, the rest by rank."""
+    ranks = ranks_of(a.log)
+    if len(ranks) < 2 or ranks != ranks_of(b.log):
+        yield from compared(a, b)
+        return
+    found: dict[Change, list[int]] = {}
+    for rank in ranks:
+        for change in compared(*(Run(only_rank(run.log, rank)) for run in (a, b))):
+            found.setdefault(change, []).append(rank)
+    for change, on in found.items():
+        if on == ranks:
+            yield change
+        else:
+            yield Change(f"rank {', '.join(map(str, on))}: {change.key}", change.a, change.b)
 
 
 def _difference(view: str, key: str, a: str | None, b: str | None) -> Difference:
@@ -49,7 +67,7 @@ def _difference(view: str, key: str, a: str | None, b: str | None) -> Difference
     return Difference(view=view, key=key, change=change, a=a, b=b)
 
 
-def _of(view: str, changes: Iterator[Change]) -> Iterator[Difference]:
+def _of(view: str, changes: Iterable[Change]) -> Iterator[Difference]:
     return (_difference(view, c.key, c.a, c.b) for c in changes)
 
 
