@@ -42,7 +42,7 @@ def execute(arguments: argparse.Namespace) -> int:
         _check(output, arguments.force)
     size = write(made, output, markdown=arguments.markdown)
     if arguments.json and output != "-":
-        log = made.source.run.log
+        log = made.carried
         item = {"file": output, "bytes": size, "redactions": made.redactions, "left_out": list(log.left_out)}
         print(json.answer(made.source.run.summary, [item]))
     elif output != "-":

@@ -12,6 +12,7 @@ from compdbg.events import Where
 from compdbg.findings.base import Finding
 from compdbg.findings.collect import find_all
 from compdbg.model.run import Run
+from compdbg.report.thin import thinned
 from compdbg.store.reader import Log
 from compdbg.store.redact import redacted
 from compdbg.views.base import Source
@@ -25,17 +26,18 @@ class Contents(Struct, frozen=True, kw_only=True):
 
     source: Source
     redactions: list[str] | None
+    carried: Log
+    """The run as the report carries it: it may hold less than the views were made from."""
 
 
 def contents(log: Log, *, redact: bool = True) -> Contents:
     """Take a run as it was read: lines of the program's files are added, what identifies people replaced."""
     if log.sources is None:
         log = replace(log, sources=_sources(log))
-    if not redact:
-        return Contents(source=_source(log), redactions=None)
-    hidden, redactor = redacted(log)
+    hidden, redactor = redacted(log) if redact else (log, None)
     source = _source(hidden)
-    return Contents(source=source, redactions=redactor.told())
+    carried = thinned(source)
+    return Contents(source=source, redactions=redactor.told() if redactor else None, carried=carried)
 
 
 def _source(log: Log) -> Source:

@@ -24,6 +24,8 @@ def render(view: View, width: int = 100) -> str:
 
 def clean(text: str) -> str:
     """Text from the program as one line that no terminal will interpret."""
+    if text.isprintable():
+        return text
     shown = (c if c.isprintable() or c == " " else f"\\x{ord(c):02x}" for c in text.replace("\n", " "))
     return "".join(shown)
 

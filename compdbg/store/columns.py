@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+_LARGE = 1e6
+"""From here on a float may be a date, of which every digit counts."""
 _WORTH = 0.7
 """Up to this share of distinct values a column is written by index."""
 
@@ -18,7 +20,7 @@ _WORTH = 0.7
 def pack_column(values: Sequence[Any]) -> Any:
     """One column; numbers stand as they are."""
     if all(value is None or isinstance(value, (int, float)) for value in values):
-        return values
+        return [_short(value) if type(value) is float else value for value in values]
     places: dict[bytes, int] = {}
     distinct: list[Any] = []
     at: list[int] = []
@@ -30,6 +32,11 @@ def pack_column(values: Sequence[Any]) -> Any:
             distinct.append(value)
         at.append(place)
     return {"of": distinct, "at": at} if len(distinct) <= _WORTH * len(values) else values
+
+
+def _short(value: float) -> float:
+    """Without digits that no clock has: measured times are most of what can't be compressed."""
+    return float(f"{value:.9g}") if abs(value) < _LARGE else value
 
 
 def pack_rows(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -19,9 +19,8 @@ from compdbg.events import SCHEMA, Event, Header, UnknownEvent, event_types
 E = TypeVar("E", bound=Event)
 
 _events: Any = event_types()
-_Union: Any = functools.reduce(operator.or_, _events)
-_decode_event = msgspec.json.Decoder(_Union).decode
-KINDS = {cls.__struct_config__.tag for cls in _events}
+_decode_event = msgspec.json.Decoder(functools.reduce(operator.or_, _events)).decode
+KINDS = {cls.__struct_config__.tag: cls for cls in _events}
 _decode_header = msgspec.json.Decoder(Header).decode
 _MANIFEST: dict[str, Any] = {
     "argv": list[str],
@@ -246,10 +245,12 @@ def _is(value: Any, expected: Any) -> bool:
 def as_event(kind: str, fields: dict[str, Any]) -> Event | UnknownEvent | None:
     """An event from its fields; None where the kind is known and the fields are not its own."""
     try:
-        event: Event = msgspec.convert({**fields, "kind": kind}, _Union)
+        if kind not in KINDS:
+            return UnknownEvent(kind, fields)
+        event: Event = msgspec.convert({**fields, "kind": kind}, KINDS[kind])
         return event
     except msgspec.ValidationError:
-        return None if kind in KINDS else UnknownEvent(kind, fields)
+        return None
 
 
 def checked_manifest(given: Any, place: Path) -> dict[str, Any]:

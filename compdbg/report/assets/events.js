@@ -16,6 +16,7 @@ export function eventGrid(table) {
     name: "events",
     title: "Events",
     count: table.count,
+    plain: 0,
     columns: [
       { title: "time", align: "right", at: (n) => table.time(n).toFixed(3) },
       { title: "kind", at: (n) => visible(table.kind(n)) },

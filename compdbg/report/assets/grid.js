@@ -13,7 +13,7 @@ const LONG = 60;
  * `name` is where its filter is remembered. `columns`: `{title, align, wide, at(n)}`. `telling`: the rows
  * shown at first, if not all. `open(n)`: what a chosen row shows below itself, an element or nothing.
  */
-export function grid({ name, title, columns, count, telling = null, open = null, haystack = null }) {
+export function grid({ name, title, columns, count, telling = null, open = null, haystack = null, plain = PLAIN }) {
   const texts = [];
   const textAt = haystack ?? ((n) => (texts[n] ??= columns.map((c) => c.at(n)).join("\n").toLowerCase()));
   let all = telling === null || remembered(`all:${name}`) === "yes";
@@ -33,7 +33,7 @@ export function grid({ name, title, columns, count, telling = null, open = null,
   const below = element("div", { class: "below", hidden: true });
 
   field.addEventListener("input", () => setFilter(field.value));
-  frame.addEventListener("scroll", () => rows.length > PLAIN && draw(), { passive: true });
+  frame.addEventListener("scroll", () => rows.length > plain && draw(), { passive: true });
 
   function setFilter(text, { keep = true } = {}) {
     query = text;
@@ -65,12 +65,12 @@ export function grid({ name, title, columns, count, telling = null, open = null,
     more.hidden = telling === null || words.length > 0;
     more.textContent = all ? "Only what tells" : `Show all ${count.toLocaleString("en")}`;
     table.setAttribute("aria-rowcount", rows.length + 1);
-    table.classList.toggle("windowed", rows.length > PLAIN);
-    frame.classList.toggle("windowed", rows.length > PLAIN);
+    table.classList.toggle("windowed", rows.length > plain);
+    frame.classList.toggle("windowed", rows.length > plain);
   }
 
   function draw() {
-    if (rows.length <= PLAIN) {
+    if (rows.length <= plain) {
       body.replaceChildren(...rows.map((n, place) => rowOf(n, place)));
       return;
     }
@@ -117,7 +117,7 @@ export function grid({ name, title, columns, count, telling = null, open = null,
       setFilter("", { keep: false });
     }
     const place = rows.indexOf(n);
-    if (rows.length > PLAIN) {
+    if (rows.length > plain) {
       frame.scrollTop = Math.max(0, place * ROW - frame.clientHeight / 2);
       draw();
     }

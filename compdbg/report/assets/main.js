@@ -68,7 +68,7 @@ function drawViews(data) {
   place("fusion")?.append(element("div", { class: "near-misses" }, ...nearMisses.map((one) => one.element)));
   place("splits")?.append(...splitDrawings(data.views.splits));
   place("sizes")?.append(...sizeDrawings(data.views.sizes));
-  place("time")?.append(...timeDrawings(data.views.time));
+  whenNear(place("time"), () => place("time").prepend(...timeDrawings(data.views.time)));
   browser = codeBrowser(data.code, () => load("texts"));
   if (browser) (place("passes") ?? byId("code")).append(browser.element);
   for (const [name, view] of Object.entries(data.views)) {
@@ -85,8 +85,9 @@ function viewGrid(name, view) {
   });
   const shown = view.columns.length ? view.columns[0].cells : [];
   const count = Array.isArray(shown) ? shown.length : shown.at.length;
-  const rows = view.rows ? rowsOf(view.rows) : null;
-  const made = grid({ name, title: view.title, columns, count, telling: view.telling ?? null, open: rows && ((n) => rowDetail(rows[n])) });
+  let rows = null;
+  const open = view.rows ? (n) => rowDetail((rows ??= rowsOf(view.rows))[n]) : null;
+  const made = grid({ name, title: view.title, columns, count, telling: view.telling ?? null, open });
   grids.set(name, made);
   const left = view.total - count;
   const note = left > 0 ? element("p", { class: "left-out" },
@@ -283,7 +284,9 @@ function watchSections() {
     for (const entry of entries) {
       if (!entry.isIntersecting) continue;
       links.forEach((link) => link.removeAttribute("aria-current"));
-      links.get(entry.target.id)?.setAttribute("aria-current", "true");
+      const link = links.get(entry.target.id);
+      link?.setAttribute("aria-current", "true");
+      link?.parentElement.scrollTo({ left: link.offsetLeft - 60, top: link.offsetTop - 200 });
     }
   }, { rootMargin: "-70px 0px -75% 0px" });
   document.querySelectorAll("main > section").forEach((section) => watcher.observe(section));
@@ -295,7 +298,7 @@ function openForPrint() {
 
 function failed(error) {
   const said = `The tables could not be drawn (${visible(error.message)}). The findings above are complete; compdbg show reads the rest.`;
-  byId("findings").after(element("p", { class: "failed", role: "alert" }, said));
+  byId("findings").after(element("p", { class: "broken", role: "alert" }, said));
   console.error(error);
 }
 

@@ -6,8 +6,8 @@ import { bytes } from "./text.js";
 
 const STATES = {
   captured: "captured and replayed",
-  padded: "padded to a captured size",
-  compiled: "compiled, without a capture",
+  padded: "padded to a captured size and replayed",
+  uncaptured: "compiled, without a capture",
   failed: "the capture failed",
 };
 
@@ -22,8 +22,8 @@ export function sizeDrawings(view) {
 /** How the calls of a size were served, in a word. */
 export function stateOf(row) {
   if (row.fault) return "failed";
-  if (row.captured) return "captured";
-  return row.padded_to && row.padded_to !== row.size ? "padded" : "compiled";
+  if (row.padded_to && row.padded_to !== row.size) return "padded";
+  return row.captured ? "captured" : "uncaptured";
 }
 
 function cells(rows) {
@@ -41,13 +41,13 @@ function cells(rows) {
     }, { class: `size ${state}`, "aria-pressed": "false" });
     cell.append(
       element("span", { class: "size-number" }, row.size),
-      element("span", { class: "size-state" }, state === "padded" ? `→ ${row.padded_to}` : state),
+      element("span", { class: "size-state" }, state === "padded" ? `padded to ${row.padded_to}` : state),
       element("span", { class: "size-calls" }, calls ? counted(calls, "call") : "not called"),
     );
     list.append(element("li", {}, cell));
   }
-  const legend = element("p", { class: "legend" }, ...Object.entries(STATES).flatMap(([state, said]) =>
-    rows.some((row) => stateOf(row) === state) ? [element("span", { class: `swatch ${state}` }), `${said} `] : []));
+  const legend = element("p", { class: "legend" }, ...Object.entries(STATES).map(([state, said]) =>
+    rows.some((row) => stateOf(row) === state) && element("span", {}, element("span", { class: `swatch ${state}` }), said)));
   return element("div", {}, legend, list, detail);
 }
 

@@ -35,9 +35,9 @@ function chain(pieces) {
     detail.replaceChildren(pieceDetail(piece));
   }
   const legend = element("p", { class: "legend" },
-    element("span", { class: "swatch compiled" }), "compiled ",
-    element("span", { class: "swatch twin" }), "twin of an earlier piece ",
-    element("span", { class: "swatch splitting" }), "splitting op");
+    element("span", {}, element("span", { class: "swatch compiled" }), "compiled"),
+    element("span", {}, element("span", { class: "swatch twin" }), "twin of an earlier piece"),
+    element("span", {}, element("span", { class: "swatch splitting" }), "splitting op"));
   return element("div", {}, legend, list, detail);
 }
 

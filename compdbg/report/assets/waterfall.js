@@ -5,8 +5,7 @@ import { figure } from "./zoom.js";
 import { duration } from "./text.js";
 
 const ROW_HEIGHT = 22;
-const LABEL = 300;
-const WIDTH = 1000;
+const LEAST_WIDTH = 520;
 const MOST = 160;
 const LEAST = 0.004;
 
@@ -33,37 +32,47 @@ export function worthABar(phases, from, until) {
 function waterfall(phases) {
   const end = Math.max(...phases.map((p) => p.start_s + p.duration_s), 1e-6);
   const whole = element("div", { class: "waterfall" });
+  let shown = [0, end, ""];
+  let width = 0;
   const show = (from, until, title) => {
+    shown = [from, until, title];
     const bars = worthABar(phases, from, until);
     const left = phases.length - bars.length;
     const crumbs = element("p", { class: "crumbs" },
       title ? button("All", () => show(0, end, ""), { class: "small" }) : null,
       title ? ` ${title}, ${duration(until - from)} ` : `${duration(end)} in all; choose a bar to look into it `,
       left ? element("span", { class: "muted" }, `(${left} short phases not drawn)`) : null);
-    whole.replaceChildren(crumbs, chart(bars, from, until, (p) => show(p.start_s, p.start_s + Math.max(p.duration_s, 1e-6), p.span)));
+    whole.replaceChildren(crumbs, chart(bars, from, until, width, (p) => show(p.start_s, p.start_s + Math.max(p.duration_s, 1e-6), p.span)));
   };
-  show(0, end, "");
+  new ResizeObserver(() => {
+    const room = Math.max(LEAST_WIDTH, whole.clientWidth);
+    if (room !== width) {
+      width = room;
+      show(...shown);
+    }
+  }).observe(whole);
   return whole;
 }
 
-function chart(bars, from, until, zoomTo) {
+function chart(bars, from, until, width, zoomTo) {
+  const label = Math.min(320, width * 0.32);
   const height = bars.length * ROW_HEIGHT + 24;
-  const svg = drawn("svg", { class: "chart", viewBox: `0 0 ${LABEL + WIDTH} ${height}`, role: "group", "aria-label": "Phases by time" });
-  const x = (seconds) => LABEL + (Math.min(until, Math.max(from, seconds)) - from) / (until - from) * WIDTH;
+  const svg = drawn("svg", { class: "chart", width, height, role: "group", "aria-label": "Phases by time" });
+  const x = (seconds) => label + (Math.min(until, Math.max(from, seconds)) - from) / (until - from) * (width - label - 8);
   for (const tick of ticks(from, until)) {
     svg.append(drawn("line", { class: "tick", x1: x(tick), x2: x(tick), y1: 18, y2: height }),
       drawn("text", { class: "tick-text", x: x(tick) + 3, y: 12 }, duration(tick)));
   }
-  bars.forEach((phase, n) => svg.append(bar(phase, 22 + n * ROW_HEIGHT, x, zoomTo)));
+  bars.forEach((phase, n) => svg.append(bar(phase, 22 + n * ROW_HEIGHT, { x, label, width }, zoomTo)));
   return svg;
 }
 
-function bar(phase, y, x, zoomTo) {
+function bar(phase, y, { x, label, width }, zoomTo) {
   const start = x(phase.start_s);
   const wide = Math.max(2, x(phase.start_s + phase.duration_s) - start);
   const said = `${phase.span}, ${duration(phase.duration_s)}, of which itself ${duration(phase.self_s)}, from ${duration(phase.start_s)} on`;
   const kind = phase.open ? "open" : phase.span === "import torch" ? "import" : "";
-  const inside = x(phase.start_s) + wide + 130 > LABEL + WIDTH;
+  const inside = start + wide + 110 > width;
   const group = drawn("g", {
     class: `bar ${kind}`, tabindex: "0", role: "button", "aria-label": said,
     on: {
@@ -73,8 +82,8 @@ function bar(phase, y, x, zoomTo) {
   });
   group.append(
     drawn("title", {}, said),
-    drawn("rect", { class: "row-hit", x: 0, y, width: LABEL + WIDTH, height: ROW_HEIGHT }),
-    drawn("text", { class: "bar-name", x: 8 + Math.min(phase.depth, 12) * 12, y: y + 15 }, short(phase.span, 38 - Math.min(phase.depth, 12) * 2)),
+    drawn("rect", { class: "row-hit", x: 0, y, width, height: ROW_HEIGHT }),
+    drawn("text", { class: "bar-name", x: 8 + Math.min(phase.depth, 12) * 12, y: y + 15 }, fitted(phase.span, Math.floor((label - 16 - Math.min(phase.depth, 12) * 12) / 7.3))),
     drawn("rect", { class: "bar-all", x: start, y: y + 3, width: wide, height: ROW_HEIGHT - 6, rx: 3 }),
     drawn("text", { class: `bar-time${inside ? " inside" : ""}`, x: inside ? start - 6 : start + wide + 6, y: y + 15, "text-anchor": inside ? "end" : "start" },
       phase.open ? `${duration(phase.duration_s)}, still open` : duration(phase.duration_s)),
@@ -82,7 +91,7 @@ function bar(phase, y, x, zoomTo) {
   return group;
 }
 
-function short(text, most) {
+function fitted(text, most) {
   return text.length <= most ? text : `${text.slice(0, Math.max(1, most - 1))}…`;
 }
 

@@ -72,15 +72,11 @@ def _in_comment(line: str) -> str:
 
 
 def _data(contents: Contents) -> dict[str, Any]:
-    log = contents.source.run.log
-    data = page_data(contents)
-    digests = {t["text"] for t in data["code"]["texts"]}
-    digests |= {c[side] for c in data["code"]["changes"] for side in ("before", "after") if c[side]}
-    found = {digest: log.text(digest) for digest in sorted(digests)}
+    log = contents.carried
     return {
-        "views": data,
+        "views": page_data(contents),
         "run": {"manifest": log.manifest, "sources": log.sources or {}, "left_out": list(log.left_out)},
-        "texts": pack_texts({digest: text for digest, text in found.items() if text is not None}),
+        "texts": pack_texts(log.texts or {}),
         "events": pack_events(log.records),
     }
 

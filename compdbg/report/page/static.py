@@ -76,7 +76,7 @@ def _verdict(contents: Contents) -> str:
     source = contents.source
     first, _, rest = verdict(source).partition(". Worst first: ")
     worst = _severity(source)
-    sentence = f'<p class="worst">Worst first: <a href="#F1">{text(rest)}</a></p>' if rest else ""
+    sentence = f'<p class="worst">Worst first: <a href="#F1">{_marked(rest)}</a></p>' if rest else ""
     heading = text(first if first.endswith(".") else f"{first}.")
     rows = "".join(f"<div><dt>{text(k)}</dt><dd>{text(v)}</dd></div>" for k, v in facts(source))
     return (
@@ -106,7 +106,7 @@ def _finding(source: Source, finding: Finding) -> str:
         f'<article class="finding {finding.severity}" id="{finding.id}" aria-labelledby="{finding.id}-title">'
         f'<details{opened}><summary><span class="id">{finding.id}</span>'
         f'<span class="severity">{_SEVERITIES[finding.severity]}</span>'
-        f'<h3 id="{finding.id}-title">{text(finding.title)}</h3>'
+        f'<h3 id="{finding.id}-title">{_marked(finding.title)}</h3>'
         f'<span class="meta"><span class="code">{text(finding.code)}</span>{place}</span></summary>'
         f'<div class="told">{_excerpt(source, finding)}{_answers(told)}{_actions(finding)}</div>'
         "</details></article>"
@@ -183,7 +183,7 @@ def _filter(finding: Finding) -> str:
 
 
 def _section(source: Source, section: Section) -> str:
-    parts = "".join(_view(source, name, len(section.views) > 1) for name in section.views)
+    parts = "".join(_view(source, name, section) for name in section.views)
     return (
         f'<section id="{section.id}" class="area" aria-labelledby="{section.id}-title">'
         f'<h2 id="{section.id}-title">{section.title}</h2><p class="about">{section.about}</p>'
@@ -191,7 +191,7 @@ def _section(source: Source, section: Section) -> str:
     )
 
 
-def _view(source: Source, name: str, titled: bool) -> str:
+def _view(source: Source, name: str, section: Section) -> str:
     """What a view adds up to; its rows are drawn by the script."""
     if name == "events":
         title, lines, empty, rows = "Events", [], "", len(source.run.log.records)
@@ -201,6 +201,7 @@ def _view(source: Source, name: str, titled: bool) -> str:
     if not rows and name in ("numerics", "memory"):
         return ""
     anchor = f' id="{name}"' if name not in _SECTION_IDS else ""
+    titled = len(section.views) > 1 and title != section.title
     heading = f"<h3{anchor}>{text(title)}</h3>" if titled else ""
     said = "".join(f"<li>{text(line)}</li>" for line in lines[:_MAX_LINES])
     more = f"<li>and {len(lines) - _MAX_LINES} more</li>" if len(lines) > _MAX_LINES else ""
@@ -218,7 +219,7 @@ def _view(source: Source, name: str, titled: bool) -> str:
 def _footer(contents: Contents) -> str:
     from compdbg import __version__
 
-    log = contents.source.run.log
+    log = contents.carried
     parts = [f"<p>Made by compdbg {__version__} from the run <code>{text(log.folder.name)}</code>.</p>"]
     parts += [f"<p>{text(sentence)}</p>" for sentence in log.left_out]
     if contents.redactions is None:
