@@ -42,6 +42,10 @@ def current_config() -> CompilationConfig:
     return _current.get() or CompilationConfig()
 
 
+_SETTLERS = ("the compiler", "the pass manager")
+"""Who changes what the user set; a command line and an environment are the user's own."""
+
+
 class Effective(msgspec.Struct, frozen=True):
     """A configuration with every value filled in, and the changes on the way to it."""
 
@@ -70,9 +74,11 @@ def emit_config(requested: CompilationConfig, effective: Effective) -> None:
         return
     default = CompilationConfig()
     changed = {change.key: change for change in effective.changes}
+    given = {change.key for change in effective.changes if change.by not in _SETTLERS}
     for key in all_keys(CompilationConfig):
         if key in changed:
             change = changed[key]
+            settled = change.by in _SETTLERS and effective.config.mode is not CompilationMode.NONE
             probe.emit(
                 ConfigValue(
                     key=key,
@@ -80,11 +86,12 @@ def emit_config(requested: CompilationConfig, effective: Effective) -> None:
                     effective=change.effective,
                     changed_by=change.by,
                     why=change.why,
+                    asked=settled and (key in given or get(requested, key) != get(default, key)),
                 )
             )
         elif not isinstance(get(default, key), msgspec.Struct) and get(requested, key) != get(default, key):
             value = shown(get(requested, key))
-            probe.emit(ConfigValue(key=key, requested=value, effective=value))
+            probe.emit(ConfigValue(key=key, requested=value, effective=value, asked=True))
 
 
 class _Settler:

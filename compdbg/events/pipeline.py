@@ -18,13 +18,18 @@ class Decorated(Event, frozen=True):
 
 
 class ConfigValue(Event, frozen=True):
-    """A configuration value as requested and as in effect, with who changed it and why."""
+    """A configuration value as requested and as in effect, with who changed it and why.
+
+    `asked`: the user set it, at `where` if that is known; what was changed of a default is no one's loss.
+    """
 
     key: str
     requested: str
     effective: str
     changed_by: str = ""
     why: str = ""
+    asked: bool = False
+    where: Where | None = None
 
 
 class Boundary(Struct, frozen=True, kw_only=True, omit_defaults=True):

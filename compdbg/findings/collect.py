@@ -16,6 +16,7 @@ from compdbg.findings.capture_stale_input import capture_stale_input
 from compdbg.findings.clone_kept import clone_kept
 from compdbg.findings.clone_removed import clone_removed
 from compdbg.findings.compile_failed import compile_failed
+from compdbg.findings.config_overridden import config_overridden
 from compdbg.findings.constant_baked import constant_baked
 from compdbg.findings.dim_specialised import dim_specialised
 from compdbg.findings.fusion_missed import fusion_missed
@@ -53,6 +54,7 @@ RULES: tuple[Rule, ...] = (
     clone_kept,
     clone_removed,
     compile_failed,
+    config_overridden,
     constant_baked,
     dim_specialised,
     fusion_missed,

@@ -32,6 +32,7 @@ MODULES: dict[str, str] = {
     "splits": "compdbg.hooks.splits",
     "cudagraphs": "compdbg.hooks.cudagraphs",
     "trace_log": "compdbg.hooks.trace_log",
+    "torch_config": "compdbg.hooks.torch_config",
     "aot_frames": "compdbg.hooks.aot_frames",
     "vllm": "compdbg.hooks.vllm",
     "ops": "compdbg.hooks.ops",
@@ -85,6 +86,7 @@ WAITS_FOR: dict[str, tuple[str, ...]] = {
     "splits": ("torch.fx.passes.split_module",),
     "cudagraphs": ("torch._inductor.cudagraph_utils", "torch._inductor.cudagraph_trees"),
     "trace_log": ("torch",),
+    "torch_config": ("torch", "torch._dynamo.eval_frame", "torch._dynamo.output_graph"),
     "ops": ("torch",),
     "aot_frames": (
         "torch._dynamo.convert_frame",

@@ -182,8 +182,15 @@ def _record(watched: _Watched, config: Any, name: str) -> None:
             requested=text_of(change.before if change else effective),
             effective=text_of(effective),
             changed_by=change.by if change and changed else "",
+            asked=_is_asked(config, name, change.before if change else effective),
         )
     )
+
+
+def _is_asked(config: Any, name: str, before: Any) -> bool:
+    """Whether a value was given to the configuration, and is not its default."""
+    default = next((_default_of(f) for f in dataclasses.fields(config) if f.name == name), None)
+    return before is not None and not _same(before, default)
 
 
 def _prefix_of(config: Any) -> str:

@@ -93,13 +93,18 @@ class ServedSize(Struct, frozen=True, kw_only=True):
 
 
 class Setting(Struct, frozen=True, kw_only=True):
-    """A configuration value: asked for (None: left open), in effect, and who made the difference."""
+    """A configuration value: asked for (None: left open), in effect, and who made the difference.
+
+    `asked`: by the user, at `where` if that is known, and not by a default.
+    """
 
     key: str
     requested: str | None
     effective: str
     changed_by: str
     why: str
+    asked: bool
+    where: Where | None
     event: str
 
 
@@ -198,8 +203,17 @@ def _size(
 
 
 def build_settings(log: Log) -> list[Setting]:
-    """The last word on each key of each process, once where processes agree."""
-    last = {(header.process, event.key): (header, event) for header, event in log.of(ConfigValue)}
+    """The last word on each key of each process, once where processes agree.
+
+    torch's settings are looked at in each compile, and may be in effect in one and not in another.
+    """
+    last = {
+        (header.process, event.key, event.changed_by if event.key.startswith("torch.") else ""): (
+            header,
+            event,
+        )
+        for header, event in log.of(ConfigValue)
+    }
     found: dict[tuple[str, str, str], Setting] = {}
     for header, event in last.values():
         found[event.key, event.requested, event.effective] = Setting(
@@ -208,6 +222,8 @@ def build_settings(log: Log) -> list[Setting]:
             effective=event.effective,
             changed_by=event.changed_by,
             why=event.why,
+            asked=event.asked,
+            where=event.where,
             event=header.id,
         )
     return sorted(found.values(), key=lambda s: s.key)

@@ -1,0 +1,130 @@
+"""`config-overridden`: a value that the user set is not in effect."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+
+from compdbg.events import CompileRequest, CudagraphSkip, TorchLoaded
+from compdbg.findings.base import Cost, Finding
+from compdbg.findings.words import at, counted, listed, sentence
+from compdbg.model.pipeline import Setting
+from compdbg.model.run import Run
+
+
+def config_overridden(run: Run) -> Iterator[Finding]:
+    """One finding for who changed values and why: a mode that takes three settings away is one cause."""
+    overridden = {s.key: s for s in run.settings if is_overridden(s)}
+    groups: dict[tuple[str, str], list[Setting]] = defaultdict(list)
+    for setting in overridden.values():
+        root = overridden.get(setting.why.partition(" is ")[0], setting)
+        group = groups[root.changed_by, root.why]
+        group.insert(0 if root is setting else len(group), setting)
+    for found in groups.values():
+        yield _finding(found)
+    yield from _without_cuda_graphs(run)
+
+
+def is_overridden(setting: Setting) -> bool:
+    """Whether what the user set is not in effect; a list that is sorted or added to still is."""
+    if not setting.asked or not setting.changed_by or setting.requested in (None, setting.effective):
+        return False
+    wanted, given = _items(setting.requested), _items(setting.effective)
+    if wanted is None or given is None:
+        return True
+    return not (wanted <= given or "cudagraph_capture_sizes" in wanted)
+
+
+def _items(text: str | None) -> set[object] | None:
+    """The items of a list, as text; None for any other value."""
+    try:
+        value = ast.literal_eval(text or "")
+        return set(value) if isinstance(value, list) else None
+    except (ValueError, SyntaxError, TypeError):
+        return None
+
+
+def _finding(found: list[Setting]) -> Finding:
+    first = found[0]
+    where = next((s.where for s in found if s.where is not None), None)
+    said = listed([f"{s.key} is {_short(s.effective)}, not {_short(s.requested or '')}" for s in found], 3)
+    it, be = ("it", "is") if len(found) == 1 else ("them", "are")
+    set_at = f" as {at(where)} set {it}" if where is not None else " what was asked for"
+    return Finding(
+        code="config-overridden",
+        severity="warning",
+        title=f"{said}: changed by {first.changed_by}",
+        cause=sentence(
+            f"{listed([s.key for s in found])} {be} not{set_at} when the program compiles: "
+            f"{first.changed_by} changed {it}" + (f"; {first.why}" if first.why else "")
+        ),
+        suggestion=_advice(first),
+        where=where,
+        evidence=[s.event for s in found],
+        cost=Cost(results="same"),
+        data={
+            "keys": [s.key for s in found],
+            "requested": {s.key: s.requested for s in found},
+            "effective": {s.key: s.effective for s in found},
+            "changed_by": first.changed_by,
+            "why": first.why,
+        },
+        subject=f"{' '.join(sorted(s.key for s in found))}",
+    )
+
+
+def _advice(setting: Setting) -> str:
+    if setting.changed_by.startswith("the end of the patch"):
+        return (
+            "Keep the block open around the first call, or give the value to this compile: "
+            "torch.compile(..., options={...}) holds for whenever it compiles."
+        )
+    if setting.changed_by.startswith("the thread"):
+        return "Set it on the thread that compiles, or give it to torch.compile as options={...}."
+    if setting.changed_by.startswith("the environment variable"):
+        return "Unset the variable where the program is started, or leave the setting out of the program."
+    return (
+        "Set it after that, or change what it depends on; `compdbg show config` has every value as asked "
+        "for and as in effect."
+    )
+
+
+def _without_cuda_graphs(run: Run) -> Iterator[Finding]:
+    """`reduce-overhead` where torch could not use CUDA graphs; on a machine without CUDA no one can."""
+    if not any(event.device == "cuda" for _, event in run.log.of(TorchLoaded)):
+        return
+    skips: dict[str, list[tuple[str, CudagraphSkip]]] = defaultdict(list)
+    for header, event in run.log.of(CudagraphSkip):
+        skips[event.reason].append((header.id, event))
+    modes = [e for _, e in run.log.of(CompileRequest) if e.mode in ("reduce-overhead", "max-autotune")]
+    for reason, found in skips.items():
+        graphs = list(dict.fromkeys(event.graph or "?" for _, event in found))
+        where = next((e.where for _, e in found if e.where is not None), None)
+        yield Finding(
+            code="config-overridden",
+            severity="warning",
+            title=f"CUDA graphs are asked for and not used for {counted(len(graphs), 'graph')}: {reason}",
+            cause=sentence(
+                f"mode={modes[0].mode!r} asks for CUDA graphs"
+                if modes
+                else "The configuration asks for CUDA graphs"
+            )
+            + f" torch runs {listed(graphs)} without: {sentence(reason)}",
+            suggestion="Take the reason away, or use the default mode, which does not pay for the attempt.",
+            where=where or (modes[0].where if modes else None),
+            evidence=[id for id, _ in found],
+            cost=Cost(results="same"),
+            data={
+                "keys": ["triton.cudagraphs"],
+                "requested": {"triton.cudagraphs": "True"},
+                "effective": {"triton.cudagraphs": "False"},
+                "changed_by": "torch",
+                "why": reason,
+            },
+            subject=f"cudagraphs {reason}",
+        )
+
+
+def _short(value: str) -> str:
+    return value if len(value) <= 40 else f"{value[:39]}…"
