@@ -27,7 +27,7 @@ class Work(Struct, frozen=True):
 
     stages: dict[tuple[str, str], GraphStage]
     passes: dict[str, list[Pass]]
-    """By graph, in the order in which they ran, each that holds no other like it."""
+    """By graph, in the order in which they began."""
     log: Log
 
 
@@ -46,23 +46,9 @@ def work_of(run: Run, script: Script = ("", "")) -> Work:
         if stage.stage in _ORDER and stage.ops:
             stages.setdefault((names.graph(stage.process, stage.graph), stage.stage), stage)
     passes: dict[str, list[Pass]] = defaultdict(list)
-    for each in _innermost(run.passes):
+    for each in sorted(run.passes, key=lambda p: p.index):
         passes[names.graph(each.process, each.graph)].append(each)
-    return Work(stages, {g: sorted(found, key=lambda p: p.index) for g, found in passes.items()}, run.log)
-
-
-def _innermost(passes: list[Pass]) -> Iterator[Pass]:
-    """Of passes that run within each other those that say most: an outer one repeats what its inner did."""
-    inner = {
-        (p.process, p.graph, p.within, _delta(p))
-        for p in passes
-        if p.within is not None and (p.custom or p.changed)
-    }
-    for each in passes:
-        repeats = (each.process, each.graph, each.index, _delta(each)) in inner
-        inside_torchs = each.within is not None and not each.custom
-        if not repeats and not inside_torchs:
-            yield each
+    return Work(stages, dict(passes), run.log)
 
 
 def graph_changes(a: Work, b: Work) -> Iterator[Change]:
@@ -89,13 +75,13 @@ def _first(graph: str, a: Work, b: Work) -> Change | None:
         line = _differing_line(a.log.text(seen.text), b.log.text(other.text))
         if line is not None:
             return Change(f"{graph}: graphs differ first at the stage {stage}", *line)
-    changed_a = [p for p in a.passes.get(graph, []) if p.changed]
-    changed_b = [p for p in b.passes.get(graph, []) if p.changed]
-    for mine, theirs in itertools.zip_longest(changed_a, changed_b):
+    pairs = itertools.zip_longest(*(_telling(work.passes.get(graph, [])) for work in (a, b)))
+    for mine, theirs in pairs:
         if mine is not None and theirs is not None and _same(mine, theirs, a.log, b.log):
             continue
         name = " | ".join(dict.fromkeys(_name(p) for p in (mine, theirs) if p is not None))
-        return Change(f"{graph}: graphs differ first after the pass {name}", _did(mine), _did(theirs))
+        key = f"{graph}: graphs differ first after the pass {name}"
+        return Change(key, _did(mine) or "nothing", _did(theirs) or "nothing")
     return None
 
 
@@ -145,16 +131,37 @@ def _stages(graph: str, a: Work, b: Work) -> Iterator[Change]:
 
 def _passes(graph: str, a: list[Pass], b: list[Pass]) -> Iterator[Change]:
     if any(each.cached for each in (*a, *b)):  # of what a cache stands for, only changes were kept
-        a, b = ([each for each in passes if _tells(each)] for passes in (a, b))
-    mine, theirs = _numbered(a), _numbered(b)
+        mine, theirs = _numbered(_telling(a)), _numbered(_telling(b))
+    else:
+        mine, theirs = _numbered(_worth(a, b)), _numbered(_worth(b, a))
     for key in dict.fromkeys([*mine, *theirs]):
-        did_a, did_b = _did(mine.get(key)), _did(theirs.get(key))
+        did_a = _did(mine.get(key)) or _idle(key, a)
+        did_b = _did(theirs.get(key)) or _idle(key, b)
         if did_a != did_b:
             yield Change(f"{graph}: {key}", did_a, did_b)
 
 
-def _tells(one: Pass) -> bool:
-    return bool(one.changed or one.disabled_by or one.error)
+def _telling(passes: list[Pass]) -> list[Pass]:
+    """Those that did something; of passes within each other that did the same, the innermost."""
+    inner = {(p.process, p.graph, p.within, _delta(p)) for p in passes if p.within is not None and p.changed}
+    return [
+        p
+        for p in passes
+        if p.disabled_by or p.error or (p.changed and (p.process, p.graph, p.index, _delta(p)) not in inner)
+    ]
+
+
+def _worth(passes: list[Pass], others: list[Pass]) -> list[Pass]:
+    """Those that did something, and those that the other run does not have at all."""
+    there = {_name(other) for other in others}
+    telling = {id(p) for p in _telling(passes)}
+    return [p for p in passes if id(p) in telling or (p.within is None and _name(p) not in there)]
+
+
+def _idle(key: str, passes: list[Pass]) -> str | None:
+    """What is said of a pass that ran here too and did nothing."""
+    name = key.partition(" #")[0]
+    return "ran, changed nothing" if any(_name(p) == name and not p.cached for p in passes) else None
 
 
 def _numbered(passes: list[Pass]) -> dict[str, Pass]:

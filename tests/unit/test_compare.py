@@ -193,6 +193,17 @@ class TestDifferences:
             ("passes", "a.py:f: after", "+1 aten.mm", "+1 aten.bmm"),
         ]
 
+    def test_a_pass_that_did_nothing_this_time(self, made: tuple[Made, Made]) -> None:
+        fuse = {"pass_name": "Fuse", "graph": "0/0", "index": 1, "within": 0}
+        outer = {"pass_name": "outer", "graph": "0/0", "index": 0}
+        for side, delta in zip(made, ({"aten.mm": -1}, {}), strict=True):
+            side.add(*compiled("/a.py:1:f"))
+            side.add(*(PassRun(**p, changed=bool(delta), op_delta=delta) for p in (fuse, outer)))
+        assert between(*made) == [
+            ("passes", "a.py:f: graphs differ first after the pass Fuse", "-1 aten.mm", "nothing"),
+            ("passes", "a.py:f: Fuse", "-1 aten.mm", "ran, changed nothing"),
+        ]
+
     def test_ops_of_a_stage(self, made: tuple[Made, Made]) -> None:
         for side, ops in zip(made, ({"split": 1, "add": 2}, {"slice": 3, "add": 2}), strict=True):
             side.add(*compiled("/a.py:1:f"), Graph(graph="0/0", stage="aot-inference", text="", ops=ops))

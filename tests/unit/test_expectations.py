@@ -7,6 +7,7 @@ import tomllib
 import pytest
 
 from compdbg.events import (
+    CachedWork,
     Capture,
     Dispatch,
     Event,
@@ -203,6 +204,24 @@ class TestFusion:
         assert statuses(run_of(*events), "[fusion.Norm]\nmatched = 2") == {
             "fusion.Norm.matched": (2, "rank 0: 2, rank 1: 0", "fail")
         }
+
+    def test_a_warm_start_counts_what_the_record_of_each_entry_has(self) -> None:
+        """A pass lists its patterns with its first graph only; an entry of another graph has no list."""
+        (first,) = applied(1)
+        second = PatternPass(pass_id="1", pass_name="Norm", graph="m p_2", matched=1, matched_by={"norm": 1})
+        entries = [
+            CachedWork(graph="m p_0", layer="aot", key="k0", run="r", made=1.0, patterns=[first]),
+            CachedWork(graph="m p_2", layer="aot", key="k2", run="r", made=1.0, patterns=[second]),
+        ]
+        pieces = [
+            Piece(graph="m", piece="p_0", piece_kind="compiled", loaded=True),
+            Piece(graph="m", piece="p_2", piece_kind="compiled", loaded=True),
+            Piece(graph="m", piece="p_4", piece_kind="compiled", loaded=True, shared_with="p_2"),
+        ]
+        for order in (entries, entries[::-1]):
+            assert statuses(run_of(*pieces, *order), "[fusion.Norm]\nmatched = 3") == {
+                "fusion.Norm.matched": (3, 3, "pass")
+            }
 
     def test_twins_of_a_piece_count(self) -> None:
         pieces = [
