@@ -90,9 +90,11 @@ def _graph_breaks(run: Run) -> Measured:
     """Places, not events: a frame that is compiled again breaks again at the same line."""
     if (unobserved := _nothing_traced(run)) is not None:
         return unobserved
-    places = {(event.where, event.reason) for _, event in run.frames.breaks if not event.by_torch}
-    lines = ", ".join(sorted({_place(where) for where, _ in places if where is not None}))
-    return Measured(value=len(places), why=lines and f"at {lines}", codes=("graph-break",))
+    breaks = [event for _, event in run.frames.breaks if not event.by_torch]
+    places = {_place(e.where) if e.where is not None else e.reason for e in breaks}
+    return Measured(
+        value=len(places), why=f"at {', '.join(sorted(places))}" if places else "", codes=("graph-break",)
+    )
 
 
 def _recompiles(run: Run) -> Measured:

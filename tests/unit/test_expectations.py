@@ -241,9 +241,7 @@ class TestFusion:
 class TestOtherAreas:
     def test_breaks_count_by_place(self) -> None:
         at = Where("/home/me/model.py", 5, "forward")
-        again = [
-            GraphBreak(frame=FRAME, compile_id=f"0/{n}", reason="Tensor.item()", where=at) for n in (0, 1)
-        ]
+        again = [GraphBreak(frame=FRAME, compile_id=f"0/{n}", reason=f"reason {n}", where=at) for n in (0, 1)]
         run = run_of(*COMPILED, *again)
         assert statuses(run, "[compile]\ngraph_breaks = 0") == {"compile.graph_breaks": (0, 1, "fail")}
         (verdict,) = judge(run, find_all(run), from_tables({"compile": {"graph_breaks": 0}}))
