@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import linecache
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -16,6 +15,7 @@ from compdbg.report.thin import thinned
 from compdbg.store.reader import Log
 from compdbg.store.redact import redacted
 from compdbg.views.base import Source
+from compdbg.views.source_lines import line_of
 
 _AROUND = 6
 _LONGEST = 400
@@ -46,15 +46,19 @@ def _source(log: Log) -> Source:
 
 
 def _sources(log: Log) -> dict[str, dict[int, str]]:
-    """The lines around every place that a finding names, read now; none if source was not to be recorded."""
+    """The lines around every place that a finding names, read now; none if source was not to be recorded.
+
+    Only of Python files and of the program itself: a run that somebody else made may name any file.
+    """
     if log.manifest.get("options", {}).get("source") is False:
         return {}
     found: dict[str, dict[int, str]] = {}
     for where in _places(find_all(Run(log))):
-        linecache.checkcache(where.file)
+        if not (where.file.endswith(".py") or where.file in log.manifest.get("argv", [])):
+            continue
         lines = found.setdefault(where.file, {})
         for number in range(max(1, where.line - _AROUND), where.line + _AROUND + 1):
-            text = linecache.getline(where.file, number).rstrip("\n")
+            text = line_of(where.file, number).rstrip("\n")
             if text:
                 lines[number] = text[:_LONGEST]
     return {file: lines for file, lines in found.items() if lines}

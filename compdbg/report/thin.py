@@ -98,5 +98,5 @@ def _texts(source: Source, characters: int) -> tuple[dict[str, str], int]:
         if characters < 0:
             dropped += 1
         else:
-            kept[digest] = text
+            kept[digest] = text.encode("utf-8", "backslashreplace").decode()  # bytes that are no UTF-8
     return kept, dropped

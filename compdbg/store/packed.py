@@ -18,6 +18,8 @@ from compdbg.store.columns import pack_column, pack_rows, unpack_column, unpack_
 from compdbg.store.reader import Record, as_event
 
 _COLUMNS = ("process", "rank", "kind", "time", "seq", "parent")
+MAX_CHARACTERS = 1 << 28
+"""Of all texts of a run; what was written by us is far below."""
 _HEADER = set(Header.__struct_fields__)
 
 
@@ -105,9 +107,16 @@ def unpack_texts(packed: dict[str, Any]) -> dict[str, str]:
     Raises:
         KeyError, IndexError, TypeError, ValueError: they were not packed by `pack_texts`.
     """
-    lines = packed["lines"]
+    lines: list[str] = packed["lines"]
     texts = {}
+    room = MAX_CHARACTERS
     for digest, runs in packed["runs"].items():
-        pairs = zip(runs[::2], runs[1::2], strict=True)
-        texts[digest] = "\n".join(line for first, count in pairs for line in lines[first : first + count])
+        found: list[str] = []
+        for first, count in zip(runs[::2], runs[1::2], strict=True):
+            more = lines[first : first + count]
+            room -= sum(map(len, more)) + len(more)
+            if room < 0:
+                raise ValueError(f"texts of more than {MAX_CHARACTERS:,} characters")
+            found += more
+        texts[digest] = "\n".join(found)
     return texts

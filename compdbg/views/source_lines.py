@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import os
 from collections.abc import Mapping
 
 from compdbg.events import Where
@@ -34,5 +35,13 @@ def lines_around(where: Where | None, around: int, kept: Kept = None) -> list[tu
 def _line(file: str, number: int, kept: Kept) -> str:
     if kept is not None:
         return kept.get(file, {}).get(number, "")
-    linecache.checkcache(file)
-    return linecache.getline(file, number)
+    return line_of(file, number)
+
+
+def line_of(file: str, number: int) -> str:
+    """A line of a file as it is now; nothing if there is none, or no such file can be."""
+    try:
+        linecache.checkcache(file)
+        return linecache.getline(file, number) if os.path.isfile(file) else ""
+    except ValueError:  # a name that no file can have
+        return ""
