@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 
 from msgspec import Struct
@@ -66,12 +67,16 @@ class Applied(Struct, kw_only=True):
 
 
 def rows_of(applied: Applied, sites: list[Site]) -> list[FusionRow]:
-    graphs = list(dict.fromkeys(event.graph for _, event in applied.runs))
+    by_graph: dict[str, list[PatternPass]] = defaultdict(list)
+    for _, event in applied.runs:
+        by_graph[event.graph].append(event)
+    sites_of: dict[str, list[Site]] = defaultdict(list)
+    for site in sites:
+        sites_of[site.graph].append(site)
     rows: list[FusionRow] = []
-    for graph in graphs:
-        runs = [event for _, event in applied.runs if event.graph == graph]
+    for graph, runs in by_graph.items():
         if any(event.traced for event in runs):
-            here = [s for s in sites if s.graph == graph]
+            here = sites_of[graph]
             made = [_row(applied, pattern, graph, runs, here) for pattern in applied.patterns]
             rows += sorted(made, key=lambda r: ORDER.index(r.outcome))
         if not applied.custom and any(not event.traced for event in runs):

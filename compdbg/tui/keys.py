@@ -86,11 +86,13 @@ def read_settings(known: set[str]) -> Settings:
     except FileNotFoundError:
         return Settings()
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        return Settings(faults=(f"{path}: {error}",))
+        return Settings(faults=(f"{path.name}: {error}",))
     keys = given.get("keys", {})
     keys = keys if isinstance(keys, dict) else {}
-    faults = [f"{path}: no action {name!r}" for name in keys if name not in known]
-    faults += [f"{path}: no setting {name!r}" for name in given if name not in ("theme", "unicode", "keys")]
+    faults = [f"{path.name}: no action {name!r}" for name in keys if name not in known]
+    faults += [
+        f"{path.name}: no setting {name!r}" for name in given if name not in ("theme", "unicode", "keys")
+    ]
     theme, unicode = given.get("theme"), given.get("unicode")
     return Settings(
         theme=theme if isinstance(theme, str) else None,

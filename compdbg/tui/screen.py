@@ -50,6 +50,7 @@ class Main(Actions):
         &.-beside Pane:focus { border-left: solid $primary; }
         &.-page Table { display: none; }
         &.-page Pane { border: none; }
+        &.-ascii LineView { scrollbar-size-vertical: 0; }
         &.-ascii Pane { border-top: ascii $edge; }
         &.-ascii.-beside Pane { border-top: none; border-left: ascii $edge; }
         & #search { display: none; height: 1; border: none; padding: 0 1; background: $surface; }

@@ -100,7 +100,12 @@ def as_markdown(page: Page) -> str:
             parts += [_fenced(block.left), _fenced(block.right)]
         else:
             parts.append(_fenced(block))
-    return "\n\n".join(parts) + "\n"
+    return _printable("\n\n".join(parts)) + "\n"
+
+
+def _printable(text: str) -> str:
+    """Nothing that a terminal or an editor would obey, and nothing that UTF-8 can't say."""
+    return "".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in text)
 
 
 def one_line(text: str) -> str:
