@@ -26,44 +26,11 @@ if TYPE_CHECKING:
 
 EVENTS = int(os.environ.get("COMPDBG_BENCH_EVENTS", "1000000"))
 RANKS = 8
-KEYS = [
-    "j",
-    "j",
-    "pagedown",
-    "end",
-    "home",
-    "f",
-    "j",
-    "end",
-    "enter",
-    "]",
-    "escape",
-    "g",
-    "j",
-    "end",
-    "enter",
-    "escape",
-    "s",
-    "p",
-    "c",
-    "t",
-    "j",
-    "end",
-    "u",
-    "e",
-    "j",
-    "pagedown",
-    "end",
-    "home",
-    "enter",
-    "]",
-    "escape",
-    "v",
-    "j",
-    "r",
-    "h",
-    "r",
-]
+KEYS = """
+    j j pagedown end home f j end enter ] escape g j end enter escape s p c t j end u
+    e j pagedown end home enter ] escape v j r h r
+"""
+NAMES = {"]": "right_square_bracket"}
 
 
 def main() -> None:
@@ -104,7 +71,7 @@ async def _drive(run: Path) -> None:
             await asyncio.sleep(0.005)
         await drawn.wait()
         first = time.perf_counter() - began
-        for key in KEYS:
+        for key in KEYS.split():
             await app.workers.wait_for_complete()
             await pilot.pause()
             taken.append((1e3 * await drawn.after(key), key))

@@ -120,12 +120,16 @@ class Explorer(App[None]):
 
     def _progress(self, what: str, part: float | None) -> None:
         def tell() -> None:
+            if self._closing:
+                return
             self.main.doing = (what, part)
             self.main.frame()
 
         self.call_from_thread(tell)
 
     def _opened(self) -> None:
+        if self._closing:
+            return
         self.main.show()
         if self.follow:
             self.set_timer(self._pause, self._look)
@@ -151,14 +155,16 @@ class Explorer(App[None]):
             self.call_from_thread(show, page)
 
         def show(page: Page | None) -> None:
-            if self.main.table.current == row and self.main.level is level:
+            if self._closing or self.main.level is not level:
+                return
+            if self.main.table.current == row:
                 self.main.pane.show_page(page, keep=keep)
                 self.main.frame()
 
         self.run_worker(make, thread=True, group="page", exclusive=True)
 
     def _prepared(self, place: Place) -> None:
-        if self.main.level.place.name == place.name:
+        if not self._closing and self.main.level.place.name == place.name:
             self.main.show()
 
     def _look(self) -> None:
@@ -172,6 +178,8 @@ class Explorer(App[None]):
         self.call_from_thread(self._grown, grew)
 
     def _grown(self, grew: bool) -> None:
+        if self._closing:
+            return
         if grew:
             self.main.grown()
         source = self.session.source

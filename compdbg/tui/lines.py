@@ -59,6 +59,19 @@ class LineView(ScrollView, can_focus=True):
     sought = ""
     """What was searched, marked wherever it is seen."""
 
+    _base: Style | None = None
+
+    @property
+    def base(self) -> Style:
+        """The widget's own style; Textual would work it out for each line."""
+        if self._base is None:
+            self._base = self.rich_style
+        return self._base
+
+    def notify_style_update(self) -> None:
+        self._base = None
+        super().notify_style_update()
+
     def style_of(self, role: str) -> Style:
         return self.get_component_rich_style(f"role--{role}", partial=True) if role else Style.null()
 

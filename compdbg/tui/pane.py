@@ -57,7 +57,7 @@ class Pane(LineView):
         self._lay_out()
 
     def render_line(self, y: int) -> Strip:
-        base = self.rich_style
+        base = self.base
         index = self.scroll_offset.y + y
         if index >= len(self.lines):
             return Strip.blank(self.size.width, base)

@@ -11,7 +11,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual.binding import Binding, BindingType
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.message import Message
 from textual.strip import Strip
 
@@ -112,7 +112,7 @@ class Table(LineView):
         self.keep_in_view()
 
     def render_line(self, y: int) -> Strip:
-        base = self.rich_style
+        base = self.base
         if y == 0:
             return self._titles(base)
         index = self.scroll_offset.y + y - 1
@@ -149,12 +149,16 @@ class Table(LineView):
 
     def move_to(self, index: int) -> None:
         """Make a row the current one, and bring it into view."""
-        index = max(0, min(index, len(self.items) - 1))
+        index, before = max(0, min(index, len(self.items) - 1)), self.cursor
+        top = self.scroll_offset.y
         if index != self.cursor:
             self.cursor = index
             self.post_message(self.Moved())
         self.keep_in_view()
-        self.refresh()
+        if self.scroll_offset.y == top:  # two lines are drawn anew, not all of them
+            self.refresh(*(Region(0, 1 + n - top, self.size.width, 1) for n in {before, index}))
+        else:
+            self.refresh()
 
     def keep_in_view(self) -> None:
         height = self.size.height - 1

@@ -39,6 +39,11 @@ class Driver:
             await self.pilot.press(key)
             await self.settle()
 
+    async def type(self, text: str) -> None:
+        """Write into the line that is open, and finish it."""
+        await self.pilot.press(*text, "enter")
+        await self.settle()
+
     async def settle(self) -> None:
         await self.app.workers.wait_for_complete()
         await self.pilot.pause()

@@ -93,7 +93,9 @@ async def test_wrong_output_at_batch_17(opened: Open, faulty: Path) -> None:
 
 async def test_recompiles(opened: Open, faulty: Path) -> None:
     async with opened(faulty, (120, 40)) as tui:
-        await tui.press("slash", *"score", "enter", "enter")
+        await tui.press("slash")
+        await tui.type("score")
+        await tui.press("enter")
         assert "score was recompiled 5 times because size 1 of k varies" in tui.page
         await tui.press("enter")
         assert "› Guards" in tui.lines[0]
