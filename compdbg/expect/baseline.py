@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from compdbg.compare.findings import unmatched
 from compdbg.expect.expectations import Bound, Expectation, Expectations
 from compdbg.expect.judge import Verdict, judge
-from compdbg.expect.measure import MEASURES
+from compdbg.expect.measure import measure
 from compdbg.findings.base import Finding
 from compdbg.model.run import Run
 from compdbg.store.ranks import only_rank, ranks_of
@@ -31,10 +31,10 @@ def expected_of(baseline: Run) -> Expectations:
         if whole.custom and whole.matched
     ]
     for area in _NEVER_MORE:
-        value = MEASURES[area](one).value
+        value = measure(one, area).value
         if isinstance(value, int) and (value or area != "compile.unique_pieces"):
             counts.append(Expectation(area=area, bound=Bound(most=value)))
-    captured = MEASURES["sizes.captured"](one).value
+    captured = measure(one, "sizes.captured").value
     if captured:
         counts.append(Expectation(area="sizes.captured", bound=Bound(exactly=captured)))
     return Expectations(counts=counts)

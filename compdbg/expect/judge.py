@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from msgspec import Struct
 
 from compdbg.events import Where
 from compdbg.expect.expectations import Allowed, Expectation, Expectations, Value
-from compdbg.expect.measure import MEASURES, Measured, measure_fusion
+from compdbg.expect.measure import Measured, measure
 from compdbg.findings.base import Finding
 from compdbg.model.fusion_rows import Miss
 from compdbg.model.run import Run
@@ -51,8 +51,7 @@ def failed(verdicts: Sequence[Verdict]) -> bool:
 
 
 def _count(expectation: Expectation, by_rank: Ranks, findings: Sequence[Finding]) -> Verdict:
-    measure = _measure_of(expectation)
-    seen = {rank: measure(run) for rank, run in by_rank.items()}
+    seen = {rank: measure(run, expectation.area, expectation.subject) for rank, run in by_rank.items()}
     status, told, found = _status(expectation, seen)
     finding = None if status == "pass" else _finding(told, findings)
     return Verdict(
@@ -65,12 +64,6 @@ def _count(expectation: Expectation, by_rank: Ranks, findings: Sequence[Finding]
         near_miss=None if status == "pass" else told.near_miss,
         where=None if status == "pass" else _where(told, finding),
     )
-
-
-def _measure_of(expectation: Expectation) -> Callable[[Run], Measured]:
-    if expectation.area == "fusion":
-        return lambda run: measure_fusion(run, expectation.subject)
-    return MEASURES[expectation.area]
 
 
 def _status(

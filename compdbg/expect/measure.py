@@ -26,7 +26,23 @@ class Measured(Struct, frozen=True, kw_only=True):
     subject: str = ""
 
 
+_WATCHED_BY = {
+    "fusion": "pattern_matcher",
+    "compile.graph_breaks": "dynamo",
+    "compile.max_recompiles": "dynamo",
+    "guards.violations": "guards",
+}
+"""The hook without which an area can't be observed."""
 _FUSION_CODES = ("pattern-unmatchable", "fusion-missed", "fusion-not-run", "fusion-no-candidate")
+
+
+def measure(run: Run, area: str, subject: str = "") -> Measured:
+    """What a run has of an area; of fusions, of the pass `subject`."""
+    for hook in run.health.hooks:
+        if hook.hook == _WATCHED_BY.get(area) and hook.state in ("absent", "unused"):
+            why = f"the hook {hook.hook} did not watch: {'; '.join(hook.details)}"
+            return Measured(value=None, why=why)
+    return measure_fusion(run, subject) if area == "fusion" else MEASURES[area](run)
 
 
 def measure_fusion(run: Run, name: str) -> Measured:

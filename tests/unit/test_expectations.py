@@ -19,6 +19,7 @@ from compdbg.events import (
     Guards,
     GuardViolation,
     Header,
+    HookState,
     MatchAttempt,
     NearMiss,
     Pattern,
@@ -222,6 +223,15 @@ class TestFusion:
             assert statuses(run_of(*pieces, *order), "[fusion.Norm]\nmatched = 3") == {
                 "fusion.Norm.matched": (3, 3, "pass")
             }
+
+    @pytest.mark.parametrize("state", ["absent", "unused"])
+    def test_without_the_hook_nothing_was_observed(self, state: str) -> None:
+        hooks = [HookState(hook=name, state=state, detail="why") for name in ("pattern_matcher", "guards")]
+        told = statuses(run_of(*COMPILED, *hooks), "[fusion.Norm]\nmatched = 0\n[guards]\nviolations = 0")
+        assert told == {
+            "fusion.Norm.matched": (0, None, "not-observed"),
+            "guards.violations": (0, None, "not-observed"),
+        }
 
     def test_twins_of_a_piece_count(self) -> None:
         pieces = [
