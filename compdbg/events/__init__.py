@@ -11,6 +11,7 @@ from compdbg.events.caches import (
     CudagraphRecord,
     CudagraphSkip,
     FactorChange,
+    StaleArtifact,
     TraceArtifact,
 )
 from compdbg.events.captures import AddressChanged, PaddingLeak, StaleInput
@@ -82,16 +83,16 @@ from compdbg.events.symbols import SizeBranch, Symbol, SymbolFixed, SymbolJoined
 __all__ = [
     "SCHEMA", "AddressChanged", "Apart", "Boundary", "CacheLookup", "CacheProblem", "CacheRemade",
     "CachedWork", "Capture", "ChildEnd", "CloneKept", "CloneRemoved", "CompileError", "CompileRequest",
-    "ConfigValue", "CudagraphRecord", "CudagraphSkip", "Decorated", "Dispatch", "EffectRemoved",
-    "Event", "EventsLost", "FactorChange", "FrameCalls", "FrameEnd", "FrameStart", "FusionCalled",
-    "FusionCompile", "FusionEnabled", "GeneratedCode", "Graph", "GraphBreak", "Guard", "GuardAudit",
-    "GuardViolation", "Guards", "Header", "HookError", "HookState", "LinkedPass", "MatchAttempt",
-    "NearMiss", "NotCompiled", "OpWrong", "OpsChecked", "Outcome", "PaddingLeak", "PassRun", "Pattern",
-    "PatternForm", "PatternPass", "PatternPassMade", "PatternProblem", "PatternRegistered", "Piece",
-    "PieceCompiled", "ProcessEnd", "ProcessMissed", "ProcessStart", "Reason", "RecompileLimit",
-    "RecompileReason", "ReplacementWrong", "ReplacementsChecked", "SizeBranch", "Span", "SpanBegin",
-    "SplitOpUnmatched", "StaleInput", "Stance", "Symbol", "SymbolFixed", "SymbolJoined", "TorchLoaded",
-    "TraceArtifact", "UnknownEvent", "Where", "event_types",
+    "ConfigValue", "CudagraphRecord", "CudagraphSkip", "Decorated", "Dispatch", "EffectRemoved", "Event",
+    "EventsLost", "FactorChange", "FrameCalls", "FrameEnd", "FrameStart", "FusionCalled", "FusionCompile",
+    "FusionEnabled", "GeneratedCode", "Graph", "GraphBreak", "Guard", "GuardAudit", "GuardViolation",
+    "Guards", "Header", "HookError", "HookState", "LinkedPass", "MatchAttempt", "NearMiss", "NotCompiled",
+    "OpWrong", "OpsChecked", "Outcome", "PaddingLeak", "PassRun", "Pattern", "PatternForm", "PatternPass",
+    "PatternPassMade", "PatternProblem", "PatternRegistered", "Piece", "PieceCompiled", "ProcessEnd",
+    "ProcessMissed", "ProcessStart", "Reason", "RecompileLimit", "RecompileReason", "ReplacementWrong",
+    "ReplacementsChecked", "SizeBranch", "Span", "SpanBegin", "SplitOpUnmatched", "StaleArtifact",
+    "StaleInput", "Stance", "Symbol", "SymbolFixed", "SymbolJoined", "TorchLoaded", "TraceArtifact",
+    "UnknownEvent", "Where", "event_types",
 ]  # fmt: skip
 
 

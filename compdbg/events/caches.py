@@ -72,6 +72,21 @@ class CachedWork(Event, frozen=True):
     dropped: list[CloneRemoved] = []
 
 
+class StaleArtifact(Event, frozen=True):
+    """A hit on an artifact whose key is right and whose making is not: what `changes` names is another
+    thing now than in the run `run` that made it, and the artifact is used all the same.
+    """
+
+    layer: str
+    key: str
+    graph: str
+    run: str
+    made: float
+    changes: list[FactorChange]
+    where: Where | None = None
+    compile_id: str | None = None
+
+
 class CacheProblem(Event, frozen=True):
     """A cache that cannot be used as it is: an unwritable folder, a corrupt entry."""
 

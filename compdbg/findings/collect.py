@@ -9,6 +9,7 @@ import msgspec
 
 from compdbg.findings.base import Finding, Rule
 from compdbg.findings.cache_miss import cache_miss
+from compdbg.findings.cache_stale import cache_stale
 from compdbg.findings.cache_unusable import cache_unusable
 from compdbg.findings.capture_address_changed import capture_address_changed
 from compdbg.findings.capture_failed import capture_failed
@@ -47,6 +48,7 @@ from compdbg.model.run import Run
 
 RULES: tuple[Rule, ...] = (
     cache_miss,
+    cache_stale,
     cache_unusable,
     capture_address_changed,
     capture_failed,

@@ -49,6 +49,8 @@ class KeyRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     factors: dict[str, tuple[str, str]] = {}
     output: str = ""
     """A digest of the code that was generated."""
+    makings: dict[str, tuple[str, str]] = {}
+    """What the artifact was made of and the key does not hold; see `makings`."""
     work: bytes = b""
     """What was recorded of how the artifact was made; see `artifacts`."""
 
@@ -167,7 +169,13 @@ def _prune(folder: Path) -> None:
 
 
 def new_record(
-    layer: str, place: str, key: str, factors: dict[str, tuple[str, str]], run: str, folder: str
+    layer: str,
+    place: str,
+    key: str,
+    factors: dict[str, tuple[str, str]],
+    run: str,
+    folder: str,
+    makings: dict[str, tuple[str, str]] | None = None,
 ) -> KeyRecord:
     return KeyRecord(
         layer=layer,
@@ -178,6 +186,7 @@ def new_record(
         run=run,
         folder=folder,
         factors=factors,
+        makings=makings or {},
     )
 
 

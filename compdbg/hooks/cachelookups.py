@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from compdbg import probe
-from compdbg.events import CachedWork, CacheLookup, CacheProblem, CacheRemade
+from compdbg.events import CachedWork, CacheLookup, CacheProblem, CacheRemade, StaleArtifact
 from compdbg.hooks import artifacts, cachekeys, compiling
 from compdbg.hooks.current import compile_id
+from compdbg.hooks.makings import Making, changes
 from compdbg.record.options import current
 
 PENDING = 64
@@ -34,6 +35,8 @@ class Found(NamedTuple):
     lines: list[str]
     graph: str
     duration_ms: float
+    makings: dict[str, Making] | None = None
+    """What the graph is made of now and the key does not hold."""
 
 
 def components(pickler: Any, details: Any) -> list[str]:
@@ -95,9 +98,10 @@ def record_hit(found: Found, size: int | None = None) -> None:
     place = _place(found.graph)
     known = cachekeys.recall(found.layer, place, found.key)
     if known is None:
-        if found.lines:
-            cachekeys.remember(_record(found, place))
+        if found.lines:  # of what it was made is not known
+            cachekeys.remember(_record(found._replace(makings=None), place))
         return
+    _tell_stale(found, known)
     work = artifacts.decode(known.work) if known.work else None
     if work is not None:
         event = CachedWork(
@@ -111,6 +115,23 @@ def record_hit(found: Found, size: int | None = None) -> None:
             copies=work.copies,
             lost=work.lost,
             dropped=work.dropped,
+            compile_id=compile_id(),
+        )
+        probe.emit(event)
+
+
+def _tell_stale(found: Found, known: cachekeys.KeyRecord) -> None:
+    """Say what the artifact was made of that is another thing now."""
+    changed = changes(known.makings, found.makings or {})
+    if changed and found.makings:
+        event = StaleArtifact(
+            layer=found.layer,
+            key=known.key,
+            graph=found.graph,
+            run=known.run,
+            made=known.made,
+            changes=changed,
+            where=found.makings[changed[0].name].where,
             compile_id=compile_id(),
         )
         probe.emit(event)
@@ -196,7 +217,8 @@ def _why(info: Mapping[str, Any], near: cachekeys.Nearest | None, now: cachekeys
 def _record(found: Found, place: str) -> cachekeys.KeyRecord:
     assert found.key is not None
     factors = cachekeys.factors_of(found.lines)
-    return cachekeys.new_record(found.layer, place, found.key, factors, _run_name(), _cache_folder())
+    makings = {name: (making.digest, making.text) for name, making in (found.makings or {}).items()}
+    return cachekeys.new_record(found.layer, place, found.key, factors, _run_name(), _cache_folder(), makings)
 
 
 def readable(lines: list[str]) -> list[str]:

@@ -29,6 +29,7 @@ from compdbg.hooks.cachelookups import (
 from compdbg.hooks.cachewrites import WRITE_AOT, WRITE_FX, watch_writes
 from compdbg.hooks.codegen import record_output
 from compdbg.hooks.current import compile_id, graph_base, graph_name
+from compdbg.hooks.makings import makings_of
 
 NAME = "caches"
 _AOT = "torch._functorch._aot_autograd.autograd_cache:"
@@ -67,7 +68,8 @@ def _record_aot(mod: Any, hit: bool, duration_ms: float) -> None:
     told: dict[str, Any] = getattr(_here, "told", None) or {}
     state = told.get("cache_state") or ("hit" if hit else "miss")
     lines = told.get("components") or ([] if state != "miss" else _aot_components(mod))
-    found = Found("aot", told.get("key"), readable(lines), graph_base(), duration_ms)
+    makings = makings_of(getattr(mod, "gm", mod))
+    found = Found("aot", told.get("key"), readable(lines), graph_base(), duration_ms, makings)
     if state == "hit":
         record_hit(found)
     elif state == "bypass":
@@ -115,7 +117,9 @@ def _around_prepare_key(original: Callable[..., Any]) -> Callable[..., Any]:
         result = original(*args, **kwargs)
         if probe.active():
             _here.fx_asked = True
+            _here.makings = None
             with contained(NAME):
+                _here.makings = makings_of(args[0] if args else kwargs["gm"])
                 key_info, info = result
                 if key_info is None:
                     found = Found("fx", None, [], graph_name(), 0.0)
@@ -135,8 +139,9 @@ def _around_load(original: Callable[..., Any]) -> Callable[..., Any]:
         with contained(NAME):
             backward = kwargs.get("is_backward", args[3] if len(args) > 3 else False)
             name = graph_base() + (" backward" if backward else "")
-            found = Found("fx", key, readable(debug_lines), name, (time.perf_counter() - started) * 1e3)
-            _record_fx(found, result)
+            ms = (time.perf_counter() - started) * 1e3
+            makings = _here.__dict__.pop("makings", None)
+            _record_fx(Found("fx", key, readable(debug_lines), name, ms, makings), result)
         return result
 
     return load_with_key

@@ -51,6 +51,7 @@ from compdbg.model.splits import (
     build_near_twins,
     build_unmatched,
 )
+from compdbg.model.stale import Stale, build_stale
 from compdbg.model.summary import Summary, summarise
 from compdbg.model.symbols import Dimension, build_dimensions
 from compdbg.model.time import Times
@@ -177,6 +178,10 @@ class Run:
     @cached_property
     def lookups(self) -> list[Lookup]:
         return build_lookups(self.log)
+
+    @cached_property
+    def stale(self) -> list[Stale]:
+        return build_stale(self.log)
 
     @cached_property
     def cache_problems(self) -> list[Problem]:
