@@ -18,6 +18,7 @@ class CaptureReport:
         self.graph = graph
         self.piece = piece
         self._refused = 0
+        self._read_anew = 0
 
     def captured(self, size: int, mode: str, milliseconds: float, held: int | None, emulated: bool) -> None:
         probe.emit(
@@ -93,6 +94,27 @@ class CaptureReport:
                     calls=self._refused,
                     form=form,
                     where=where,
+                )
+            )
+
+    def read_anew(self, size: int, name: str, captured: str, seen: str) -> None:
+        """On a replay an operator has read another value than at capture; on a GPU it would not have.
+
+        The 1st, 10th, 100th ... such replay is recorded.
+        """
+        self._read_anew += 1
+        if str(self._read_anew).strip("0") == "1" and probe.active():
+            probe.emit(
+                StaleInput(
+                    graph=self.graph,
+                    piece=self.piece,
+                    size=size,
+                    name=name,
+                    captured=captured[:200],
+                    seen=seen[:200],
+                    calls=self._read_anew,
+                    replayed=True,
+                    where=callers_line(),
                 )
             )
 

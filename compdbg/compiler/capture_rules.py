@@ -16,6 +16,7 @@ import torch
 from msgspec import Struct
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from compdbg.compiler.replay_watch import OperatorNotes
 from compdbg.events import Where
 
 aten = torch.ops.aten
@@ -61,10 +62,10 @@ class Fault(Struct, frozen=True, kw_only=True):
 
 
 @contextlib.contextmanager
-def watching(operations: bool = True) -> Iterator[list[Fault]]:
+def watching(operations: bool = True, notes: OperatorNotes | None = None) -> Iterator[list[Fault]]:
     """Collects what the block does that a CUDA graph can't hold; nothing is stopped by it."""
     faults: list[Fault] = []
-    watch: Any = _Watch(faults) if operations else contextlib.nullcontext()
+    watch: Any = _Watch(faults, notes) if operations else contextlib.nullcontext()
     with _no_compiles(faults), watch:
         yield faults
 
@@ -77,9 +78,10 @@ class _Watch(TorchDispatchMode):  # type: ignore[misc]
 
     supports_higher_order_operators = True
 
-    def __init__(self, faults: list[Fault]) -> None:
+    def __init__(self, faults: list[Fault], notes: OperatorNotes | None = None) -> None:
         super().__init__()
         self._faults = faults
+        self._notes = notes
 
     @classmethod
     def is_infra_mode(cls) -> bool:
@@ -101,11 +103,33 @@ class _Watch(TorchDispatchMode):  # type: ignore[misc]
             why = _indexes_by_mask(args[1])
         if why is not None:
             self._faults.append(_fault("sync", f"{func} {why}", op=str(func)))
+        if self._notes is None:
+            return self._run(func, args, kwargs)
+        self._notes.before(func, args, kwargs)
+        result = self._run(func, args, kwargs)
+        self._notes.made(result)
+        return result
+
+    def _run(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """The operator, with the watch on for what one of the program's own calls itself."""
         below = None if func.namespace in _TORCHS_OWN else _backend_of(func, args)
         if below is None:
             return func(*args, **(kwargs or {}))
-        with self:
-            return func.redispatch(below, *args, **(kwargs or {}))
+        if self._notes is not None:
+            self._notes.enter(args, kwargs)
+        try:
+            with self:
+                return func.redispatch(below, *args, **(kwargs or {}))
+        finally:
+            if self._notes is not None:
+                self._notes.leave()
+
+
+@contextlib.contextmanager
+def noting(notes: OperatorNotes) -> Iterator[None]:
+    """The operators of the block are noted, and nothing else."""
+    with _Watch([], notes):
+        yield
 
 
 def _backend_of(func: Any, args: Any) -> Any:

@@ -16,7 +16,8 @@ import torch
 
 from compdbg import probe
 from compdbg.compiler.arena import Arena, copy_values, storage_address
-from compdbg.compiler.capture_rules import Fault, fault_of, watching
+from compdbg.compiler.capture_rules import Fault, fault_of, noting, watching
+from compdbg.compiler.replay_watch import Changed, OperatorNotes, is_sampled
 
 Runnable = Callable[..., Sequence[Any]]
 
@@ -79,7 +80,11 @@ class RecordedCall:
     def __init__(self, runnable: Runnable, args: Sequence[Any], arena: Arena) -> None:
         self.runnable = runnable
         self.args = tuple(args)
-        with watching() as faults:
+        self.changed: Changed | None = None
+        """Told of what operators read now as another value than at capture."""
+        self._replays = 0
+        notes = OperatorNotes() if probe.active() else None
+        with watching(notes=notes) as faults:
             produced = runnable(*args)
         if faults:
             raise CaptureFailed(faults[0], produced)
@@ -88,9 +93,16 @@ class RecordedCall:
         self._copies = [i for i, out in enumerate(self.outputs) if out is not produced[i]]
         self.bytes = sum(self.outputs[i].nbytes for i in self._copies)
         self._take_in(produced)
+        self._steps = None if notes is None else notes.kept()
 
     def replay(self) -> None:
-        self._take_in(self.runnable(*self.args))
+        self._replays += 1
+        if self._steps is not None and probe.active() and is_sampled(self._replays):
+            with noting(OperatorNotes(self._steps, self.changed)):
+                produced = self.runnable(*self.args)
+        else:
+            produced = self.runnable(*self.args)
+        self._take_in(produced)
 
     def take_results(self) -> Sequence[Any]:
         return self.outputs

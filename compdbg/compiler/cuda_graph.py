@@ -12,6 +12,7 @@ result is right.
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
@@ -21,7 +22,7 @@ import torch
 from compdbg.compiler.arena import Arena, copy_values
 from compdbg.compiler.capture_report import CaptureReport
 from compdbg.compiler.capture_rules import watching
-from compdbg.compiler.captures import Captured, CaptureFailed, capture
+from compdbg.compiler.captures import Captured, CaptureFailed, RecordedCall, capture
 from compdbg.compiler.config import CompilationConfig, CUDAGraphMode
 from compdbg.compiler.forward_context import ForwardContext, current
 
@@ -125,7 +126,7 @@ class CUDAGraphWrapper:
             failed = failure
         if failed is not None:
             return self._without_capture(context, entry, failed, args, started)
-        self._remember(entry, captured, given)
+        self._remember(context, entry, captured, given)
         self.entries[context.key] = entry
         spent = (time.perf_counter() - started) * 1e3
         mode = self.runtime_mode.name
@@ -169,9 +170,13 @@ class CUDAGraphWrapper:
         entry.written = self._written or frozenset()
         return given
 
-    def _remember(self, entry: CUDAGraphEntry, captured: Captured, given: Sequence[Any]) -> None:
+    def _remember(
+        self, context: ForwardContext, entry: CUDAGraphEntry, captured: Captured, given: Sequence[Any]
+    ) -> None:
         tensors = [i for i, arg in enumerate(given) if isinstance(arg, torch.Tensor)]
         entry.captured = captured
+        if isinstance(captured, RecordedCall):
+            captured.changed = functools.partial(self._report.read_anew, _size(context))
         entry.replay = captured.replay
         entry.outputs = captured.outputs
         entry.checked = tuple(i for i in tensors if i not in self._unchecked)

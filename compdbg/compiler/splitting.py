@@ -93,7 +93,9 @@ def operator_names(node: fx.Node) -> tuple[str, ...]:
     if isinstance(target, torch._ops.OpOverload):
         return target._schema.name, f"{target._schema.name}.{target._overloadname}"
     if isinstance(target, torch._ops.OpOverloadPacket):
-        return (target._qualified_op_name,)
+        overloads = target.overloads()
+        name = target._qualified_op_name
+        return (name, f"{name}.{overloads[0]}") if len(overloads) == 1 else (name,)
     module = getattr(target, "__module__", None) or ""
     name = getattr(target, "__name__", "")
     return (f"aten::{name}",) if module.partition(".")[0] in ("torch", "_operator") else ()
@@ -132,7 +134,8 @@ def _nearest(name: str, here: set[str]) -> str | None:
         return spelled
     namespace, _, own = spelled.partition("::")
     siblings = [other.partition("::")[2] for other in here if other.startswith(f"{namespace}::")]
-    near = difflib.get_close_matches(own, siblings, 1, 0.7)
+    longer = sorted((s for s in siblings if len(own) > 2 and s.startswith(own)), key=len)
+    near = longer or difflib.get_close_matches(own, siblings, 1, 0.7)
     if near:
         return f"{namespace}::{near[0]}"
     return next(iter(difflib.get_close_matches(spelled, here, 1, 0.75)), None)

@@ -27,7 +27,8 @@ class AddressChanged(Event, frozen=True):
 class StaleInput(Event, frozen=True):
     """The capture has read a value that is another one now: such calls ran without the capture.
 
-    `form`: it is no value that changed, but metadata of another shape, or of other parts.
+    `form`: it is no value that changed, but metadata of another shape, or of other parts. `replayed`:
+    nothing prevents the replay; an operator reads the value by itself, and `where` is its line.
     """
 
     graph: str
@@ -38,8 +39,9 @@ class StaleInput(Event, frozen=True):
     seen: str
     calls: int = 1
     form: bool = False
+    replayed: bool = False
     where: Where | None = None
-    """The program's line that made the call."""
+    """The program's line that made the call, or that reads the value."""
 
 
 class PaddingLeak(Event, frozen=True):

@@ -16,7 +16,7 @@ _WHY = {
     "failed": "their capture failed",
     "layout": "an input has a layout that no padded buffer can have (overlapping or expanded memory)",
     "gradients": "they want gradients, which a capture does not compute",
-    "disagree": "an input has another size, dtype or device than the batch says",
+    "disagree": "an input has another size, dtype or device than the batch says or the capture was made with",
     "form": "their attention metadata has other tensors, or tensors of other shapes, than the captured one",
     "no-capture": "no capture was made for them",
 }
@@ -24,7 +24,11 @@ _ADVICE = {
     "failed": "See the capture that failed.",
     "layout": "Pass a contiguous tensor (`x.contiguous()`), made once for each call.",
     "gradients": "Call it under torch.inference_mode() or torch.no_grad().",
-    "disagree": "Give all inputs that share the batch dimension the same number of rows, dtype and device.",
+    "disagree": (
+        "Give all inputs that share the batch dimension the same number of rows; pad a second size that "
+        "varies "
+        "to one that does not."
+    ),
     "form": "Let the metadata's `pad_to` give tensors of one shape for each size, whatever the batch.",
     "no-capture": "Add these sizes to the capture sizes, or pad to the next captured one.",
 }

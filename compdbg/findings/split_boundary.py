@@ -42,9 +42,9 @@ _ADVICE = {
 
 
 def split_boundary(run: Run) -> Iterator[Finding]:
-    groups: dict[tuple[str, str, str], list[BadCrossing]] = defaultdict(list)
+    groups: dict[tuple[str, ...], list[BadCrossing]] = defaultdict(list)
     for crossing in run.bad_crossings:
-        groups[crossing.graph, crossing.what, " ".join(crossing.value.unbacked)].append(crossing)
+        groups[crossing.site, crossing.what, *crossing.value.unbacked].append(crossing)
     for crossings in groups.values():
         yield _finding(run, crossings)
 

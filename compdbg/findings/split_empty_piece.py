@@ -16,9 +16,10 @@ def split_empty_piece(run: Run) -> Iterator[Finding]:
     empty: dict[str, dict[str, SplitPiece]] = defaultdict(dict)
     for piece in run.pieces:
         if piece.kind != "splitting" and piece.computing == 0:
-            empty[piece.graph].setdefault(piece.piece, piece)
-    for graph, pieces in empty.items():
-        yield _finding(graph, list(pieces.values()))
+            empty[piece.site].setdefault(piece.piece, piece)
+    for pieces in empty.values():
+        found = list(pieces.values())
+        yield _finding(found[0].graph, found)
 
 
 def _finding(graph: str, pieces: list[SplitPiece]) -> Finding:

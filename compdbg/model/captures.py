@@ -54,6 +54,8 @@ class StaleValue(Struct, frozen=True, kw_only=True):
     calls: int
     where: Where | None
     events: list[str]
+    replayed: bool
+    """Read by an operator itself: calls were replayed all the same."""
 
 
 class Leak(Struct, frozen=True, kw_only=True):
@@ -119,12 +121,19 @@ def build_stale_values(log: Log, sizes: Sequence[ServedSize]) -> list[StaleValue
             captured=found[0][1].captured,
             seen=_unique(event.seen for _, event in found),
             sizes=sorted({event.size for _, event in found}),
-            calls=max(_calls(found), refused.get(found[0][1].graph, 0)),
+            calls=max(_calls(found), 0 if found[0][1].replayed else refused.get(found[0][1].graph, 0)),
+            replayed=found[0][1].replayed,
             where=found[0][1].where,
             events=[header.id for header, _ in found],
         )
-        for found in _grouped(changed, lambda e: (e.graph, e.name))
+        for found in _grouped(changed, _what_is_stale)
     ]
+
+
+def _what_is_stale(event: StaleInput) -> tuple[object, ...]:
+    """One line that reads a value is one cause, whichever operators it is given to."""
+    line = (event.where.file, event.where.line) if event.replayed and event.where else event.name
+    return event.graph, event.replayed, line
 
 
 def build_leaks(log: Log) -> list[Leak]:

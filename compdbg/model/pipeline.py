@@ -53,6 +53,11 @@ class SplitPiece(Struct, frozen=True, kw_only=True):
     process: str
 
     @property
+    def site(self) -> str:
+        """The graph, or where Dynamo compiled the same code again for other sizes, all of these."""
+        return self.graph.partition("/")[0] if self.splitter else self.graph
+
+    @property
     def computing(self) -> int | None:
         """How many of its operators compute something; None where they are not known."""
         if self.loaded and not self.op_counts:

@@ -49,6 +49,7 @@ class BadCrossing(Struct, frozen=True, kw_only=True):
     what: str
     taken_by: list[str]
     splitter: str | None
+    site: str
     event: str
 
 
@@ -65,7 +66,7 @@ def build_bad_crossings(pieces: Sequence[SplitPiece]) -> list[BadCrossing]:
     found: dict[tuple[str, str], BadCrossing] = {}
     for split in splits.values():
         for crossing in _bad_crossings(split):
-            found.setdefault((crossing.graph, crossing.value.name), crossing)
+            found.setdefault((split[0].site, crossing.value.name), crossing)
     return list(found.values())
 
 
@@ -88,6 +89,7 @@ def _bad_crossings(split: list[SplitPiece]) -> Iterator[BadCrossing]:
                     what=what,
                     taken_by=takers,
                     splitter=piece.splitter,
+                    site=piece.site,
                     event=piece.event,
                 )
 
@@ -129,7 +131,7 @@ def build_near_twins(pieces: Sequence[SplitPiece]) -> list[NearTwins]:
         root = by_name.get((piece.process, piece.graph, piece.related_to or ""))
         if root is None or piece.shared_with or _gives(piece) != _gives(root):
             continue
-        key = (piece.graph, root.piece)
+        key = (piece.site, root.piece)
         first.setdefault(key, root)
         groups[key].setdefault(piece.piece, piece)
     return [_near_twins(first[key], list(others.values()), pieces) for key, others in groups.items()]

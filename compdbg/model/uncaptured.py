@@ -68,12 +68,15 @@ def _of_graph(graph: str, rows: list[ServedSize]) -> list[Uncaptured]:
 
 
 def _reasons(row: ServedSize, largest: int | None) -> dict[str, int]:
-    """What was recorded; of an engine that says no reasons, what follows from the sizes.
+    """What was recorded, where anything is to be captured; of an engine that says no reasons, what
+    follows from the sizes.
 
     There, calls of a size that has a capture are taken for its warm-ups.
     """
-    if row.uncaptured or row.largest is not None:
+    if row.largest is not None:
         return row.uncaptured
+    if row.uncaptured:
+        return {}
     if largest is None or not row.eager_calls or row.captured:
         return {}
     return {"too-large" if row.size > largest else UNKNOWN: row.eager_calls}
