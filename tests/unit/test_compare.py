@@ -260,6 +260,12 @@ def test_text_is_a_diff(made: tuple[Made, Made]) -> None:
     shown = text.render(diff(found, a.summary, b.summary, ("old", "new")))
     assert shown.splitlines()[0] == "1 difference between old and new"
     assert shown.endswith("fusion\n  Norm on f\n    - fired at 1\n    + no match\n")
+    many = [
+        Difference(view="cache", key=f"{n} in the fx cache", change="changed", a="miss", b="hit")
+        for n in range(5)
+    ]
+    shown = text.render(diff(many, a.summary, b.summary, ("old", "new")))
+    assert shown.endswith("2 in the fx cache\n  and 2 more that differ alike\n    - miss\n    + hit\n")
     same = text.render(diff([], a.summary, b.summary, ("old", "new")))
     assert same.startswith("No difference between old and new\n")
 
