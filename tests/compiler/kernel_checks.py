@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from compdbg.compiler.ops import activation_kernels, norm_kernels
+from compdbg.compiler.ops import activation_kernels, norm_kernels, rope_kernels
 from compdbg.compiler.ops.quant import LIMITS
 
 EPS = 1e-5
@@ -122,7 +122,75 @@ def check_activations(device: str) -> None:
                     check_scales(scales, wanted, to, dtype, group)
 
 
-CHECKS = {"norms": check_norms, "activations": check_activations}
+def rotated64(x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool) -> Tensor:
+    """By complex numbers: pairs of columns times cos + i sin."""
+    x, cos, sin = x.double(), cos.double(), sin.double()
+    if interleaved:
+        pairs, by = torch.complex(x[..., ::2], x[..., 1::2]), torch.complex(cos[..., ::2], sin[..., ::2])
+        return torch.view_as_real(pairs * by).flatten(-2)
+    half = x.shape[-1] // 2
+    turned = torch.complex(x[..., :half], x[..., half:]) * torch.complex(cos[..., :half], sin[..., :half])
+    return torch.cat((turned.real, turned.imag), -1)
+
+
+def angles(tokens: int, head_dim: int, dtype: torch.dtype, interleaved: bool, device: str) -> list[Tensor]:
+    angle = torch.rand(tokens, 1, head_dim // 2, device=device) * 6
+    angle = angle.repeat_interleave(2, -1) if interleaved else torch.cat((angle, angle), -1)
+    return [angle.cos().to(dtype), angle.sin().to(dtype)]
+
+
+def check_rope(device: str) -> None:
+    cases = ((torch.float32, 4, 2, 16), (torch.bfloat16, 8, 1, 80), (torch.float16, 2, 2, 64))
+    for dtype, heads, kv_heads, head_dim in cases:
+        torch.manual_seed(head_dim)
+        inner = (heads + 2 * kv_heads) * head_dim
+        merged = torch.randn(3, inner, device=device).to(dtype)
+        sizes = [heads * head_dim, kv_heads * head_dim, kv_heads * head_dim]
+        query, key, value = (part.unflatten(-1, (-1, head_dim)) for part in merged.split(sizes, -1))
+        for interleaved in (False, True):
+            cos, sin = angles(3, head_dim, dtype, interleaved, device)
+            check_norm_rope(query, key, cos, sin, interleaved)
+            check_cache(query, key, value, cos, sin, interleaved)
+
+
+def check_norm_rope(query: Tensor, key: Tensor, cos: Tensor, sin: Tensor, interleaved: bool) -> None:
+    weights = [(torch.randn(query.shape[-1], device=query.device).abs() + 0.5).to(query.dtype) for _ in "qk"]
+    wanted = [
+        rotated64(norm64(x, weight), cos, sin, interleaved)
+        for x, weight in zip((query, key), weights, strict=True)
+    ]
+    for style in (0, 2):
+        alone = rope_kernels.norm_rotate(query, weights[0], cos, sin, EPS, style, interleaved)
+        check_values(alone, wanted[0], query.dtype)
+        both = rope_kernels.norm_rotate_both(query, key, *weights, cos, sin, EPS, style, interleaved)
+        for found, right in zip(both, wanted, strict=True):
+            check_values(found, right, query.dtype)
+
+
+def check_cache(
+    query: Tensor, key: Tensor, value: Tensor, cos: Tensor, sin: Tensor, interleaved: bool
+) -> None:
+    """Rows go to their slots, nothing else is touched, and a slot of -1 goes nowhere."""
+    slots = torch.tensor([5, -1, 33], device=query.device)
+    before = torch.randn(2, 3, 16, *key.shape[1:], device=query.device).to(query.dtype)
+    wanted = before.double()
+    for half, rows in zip(wanted, (rotated64(key, cos, sin, interleaved), value.double()), strict=True):
+        half.flatten(0, 1)[slots[[0, 2]]] = rows[[0, 2]]
+    cache = before.clone()
+    rope_kernels.rotate_update_kv_cache(key, value, cos, sin, cache, slots, interleaved)
+    check_values(cache, wanted, query.dtype)
+    cache = before.clone()
+    out = rope_kernels.rotate_both_update_kv_cache(query, key, value, cos, sin, cache, slots, interleaved)
+    check_values(cache, wanted, query.dtype)
+    check_values(out, rotated64(query, cos, sin, interleaved), query.dtype)
+    cache = before.clone()
+    rope_kernels.update_kv_cache(key, value, cache, slots)
+    plain = before.clone()
+    plain[0].flatten(0, 1)[slots[[0, 2]]], plain[1].flatten(0, 1)[slots[[0, 2]]] = key[[0, 2]], value[[0, 2]]
+    torch.testing.assert_close(cache, plain, rtol=0, atol=0)
+
+
+CHECKS = {"rope": check_rope, "norms": check_norms, "activations": check_activations}
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("triton")
 
-CHECKS = ["norms", "activations"]
+CHECKS = ["norms", "activations", "rope"]
 
 
 @pytest.mark.parametrize("name", CHECKS)

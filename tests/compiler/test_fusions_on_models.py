@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -10,15 +11,21 @@ import torch
 
 import tests.compiler.passes_only  # noqa: F401
 from compdbg.compiler import CompilationConfig, set_forward_context, use_config
+from compdbg.findings.collect import find_all
 from fixtures.models import CausalLM, ModelConfig
-from fixtures.models.attention import OPERATOR
+from fixtures.models.attention import CACHED, OPERATOR
 from fixtures.models.metadata import BLOCK, metadata_of
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")]
 PAGE = Path(__file__).parents[2] / "docs" / "fusions.md"
 TINY = ModelConfig(layers=2, width=128, ffn=256, heads=4, kv_heads=2, head_dim=32)
 QUANTS = [f"{how}_{kind}" for how in ("static", "per_token", "group128") for kind in ("fp8", "int8")]
-FLAGS = {"quantised": ("fuse_norm_quant", "fuse_act_quant"), "plain": ("fuse_norm_quant", "fuse_act_quant")}
+FLAGS = {
+    "quantised": ("fuse_norm_quant", "fuse_act_quant"),
+    "plain": ("fuse_norm_quant", "fuse_act_quant", "fuse_qkv_projection"),
+    "cache update in the graph": ("fuse_rope_kvcache",),
+    "norms of queries and keys": ("enable_qk_norm_rope_fusion",),
+}
 
 
 def documented(model: str) -> dict[str, int]:
@@ -29,7 +36,7 @@ def documented(model: str) -> dict[str, int]:
 def decoder(config: ModelConfig, flags: tuple[str, ...], dtype: torch.dtype, backend: str) -> CausalLM:
     compilation = CompilationConfig(
         backend=backend,
-        splitting_ops=[OPERATOR],
+        splitting_ops=[OPERATOR, CACHED],
         pass_config=dict.fromkeys(flags, True),
         disable_cache=True,
     )
@@ -37,25 +44,37 @@ def decoder(config: ModelConfig, flags: tuple[str, ...], dtype: torch.dtype, bac
         return CausalLM.random(config, dtype=dtype)
 
 
-def hidden(model: CausalLM, n: int) -> torch.Tensor:
-    blocks = list(range(1, -(-n // BLOCK) + 1))
-    with set_forward_context(metadata_of([(0, n, blocks)], 20)):
-        return model((torch.arange(n) * 7) % 512, torch.arange(n))
+def hidden(model: CausalLM, n: int, *, slots: bool = False) -> torch.Tensor:
+    metadata = metadata_of([(0, n, list(range(1, -(-n // BLOCK) + 1)))], 20)
+    with set_forward_context(metadata):
+        ids = (torch.arange(n) * 7) % 512
+        return model(ids, torch.arange(n), metadata.slots if slots else None)
 
 
-def compare(config: ModelConfig, flags: tuple[str, ...], sizes, dtype=torch.float32, backend="passes-only"):
+def compare(
+    config: ModelConfig,
+    flags: tuple[str, ...],
+    sizes: Iterable[int],
+    dtype: torch.dtype = torch.float32,
+    *,
+    slots: bool = False,
+) -> None:
+    tolerance = 1e-3 if dtype is torch.float32 else 6e-2
     with torch.inference_mode():
-        fused, plain = decoder(config, flags, dtype, backend), decoder(config, (), dtype, backend)
+        fused, plain = (decoder(config, some, dtype, "passes-only") for some in (flags, ()))
         for n in sizes:
-            tolerance = 1e-3 if dtype is torch.float32 else 6e-2
-            torch.testing.assert_close(hidden(fused, n), hidden(plain, n), rtol=tolerance, atol=tolerance)
+            a, b = hidden(fused, n, slots=slots), hidden(plain, n, slots=slots)
+            torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
+            for one, other in zip(fused.model.layers, plain.model.layers, strict=True):
+                caches = one.self_attn.kv_cache, other.self_attn.kv_cache
+                torch.testing.assert_close(*caches, rtol=tolerance, atol=tolerance)
 
 
 def fired(run, names) -> dict[str, int]:
     return {name: run.fusion[name].matched for name in names}
 
 
-@pytest.mark.parametrize("quant", ["static_fp8", "group128_int8"])
+@pytest.mark.parametrize("quant", ["group128_fp8"])
 def test_a_quantised_decoder(quant, record_here):
     with record_here() as run:
         compare(TINY.with_(quant=quant), FLAGS["quantised"], (2, 1, 17, 300))
@@ -69,6 +88,35 @@ def test_a_plain_decoder_in_half_precision(record_here):
         compare(TINY, FLAGS["plain"], (2, 1, 65), torch.bfloat16)
     wanted = documented("plain")
     assert fired(run, wanted) == wanted
+
+
+@pytest.mark.parametrize(
+    "interleaved", [pytest.param(False, marks=pytest.mark.slow), True], ids=["neox", "gptj"]
+)
+def test_a_decoder_that_writes_to_its_cache(interleaved, record_here):
+    model = "cache update in the graph"
+    with record_here() as run:
+        compare(TINY.with_(interleaved=interleaved), FLAGS[model], (2, 1, 65), slots=True)
+    assert fired(run, documented(model)) == documented(model)
+    assert [f.code for f in find_all(run.load()) if f.severity != "info"] == []
+
+
+def test_a_decoder_with_norms_of_queries_and_keys(record_here):
+    model = "norms of queries and keys"
+    with record_here() as run:
+        compare(TINY.with_(qk_norm=True), FLAGS[model], (2, 1, 65))
+    assert fired(run, documented(model)) == documented(model)
+    assert [f.code for f in find_all(run.load()) if f.severity != "info"] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("model", ["plain", "cache update in the graph", "norms of queries and keys"])
+def test_other_fusions_at_every_size(model, dtype, record_here):
+    config = TINY.with_(qk_norm=model == "norms of queries and keys")
+    with record_here() as run:
+        compare(config, FLAGS[model], range(1, 301), dtype, slots=model == "cache update in the graph")
+    assert fired(run, documented(model)) == documented(model)
 
 
 @pytest.mark.slow

@@ -57,6 +57,9 @@ def pass_context(compile_range: Range, key: str = "", dump: Dump = NOWHERE) -> I
 class InductorPass(CustomGraphPass):  # type: ignore[misc]
     """A pass over one graph after Inductor's own. Subclasses implement `__call__`."""
 
+    looks_for = ""
+    """Of a pass that counts matches (`matched_count`) without torch's pattern matcher: at which operator."""
+
     @property
     def name(self) -> str:
         return type(self).__name__

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 from torch import fx
 from torch._inductor.custom_graph_pass import CustomGraphPass
 from torch.fx.passes.graph_transform_observer import GraphTransformObserver
@@ -24,7 +25,7 @@ from compdbg.compiler.passes.inductor_pass import InductorPass, as_pass, get_pas
 from compdbg.compiler.passes.utility.fix_functionalization import FixFunctionalizationPass
 from compdbg.compiler.passes.utility.noop_elimination import NoOpEliminationPass
 from compdbg.compiler.passes.utility.post_cleanup import PostCleanupPass
-from compdbg.events import PassRun, PatternPass
+from compdbg.events import PassRun, Pattern, PatternPass
 
 MakePass = Callable[[CompilationConfig], InductorPass]
 
@@ -40,12 +41,17 @@ _registry: list[tuple[str, MakePass]] = [
     ("eliminate_noops", lambda config: NoOpEliminationPass()),
     ("fuse_norm_quant", _imported("fusion.rms_quant_fusion:RMSNormQuantFusionPass")),
     ("fuse_act_quant", _imported("fusion.act_quant_fusion:ActivationQuantFusionPass")),
+    ("fuse_rope_kvcache", _imported("fusion.rope_kvcache_fusion:RoPEKVCacheFusionPass")),
+    ("enable_qk_norm_rope_fusion", _imported("fusion.qk_norm_rope_fusion:QKNormRoPEFusionPass")),
+    ("fuse_qkv_projection", _imported("fusion.qkv_projection_fusion:QKVProjectionFusionPass")),
 ]
 
 
 _TIDYING = frozenset({"eliminate_noops"})
 _FOLD, _UNFOLD = "utility.blocks:FoldBlocksPass", "utility.blocks:UnfoldBlocksPass"
-_OF_BLOCKS = frozenset({"fuse_norm_quant", "fuse_act_quant"})
+_OF_BLOCKS = frozenset(
+    {"fuse_norm_quant", "fuse_act_quant", "fuse_rope_kvcache", "enable_qk_norm_rope_fusion"}
+)
 """Fusions that match building blocks, which stand as one operator each while they run."""
 
 
@@ -144,9 +150,21 @@ class PostGradPassManager(CustomGraphPass):  # type: ignore[misc]
             )
         )
         if matched is not None:
-            self.matches.append(
-                PatternPass(pass_id=pass_.name, pass_name=pass_.name, graph="", matched=matched)
-            )
+            self._count(pass_, matched)
+
+    def _count(self, pass_: InductorPass, matched: int) -> None:
+        """Keep how often a pass matched; and say it, of passes that torch's matcher does not run for."""
+        graph = probe.graph_under_way() or "?"
+        counted = PatternPass(pass_id=pass_.name, pass_name=pass_.name, graph="", matched=matched)
+        self.matches.append(counted)
+        if pass_.looks_for:
+            name = pass_.name
+            told = {
+                "graph": graph,
+                "patterns": [Pattern(name=name, anchors=[pass_.looks_for])],
+                "matched_by": {name: matched},
+            }
+            probe.emit(msgspec.structs.replace(counted, **told))
 
     def _dump(self, pass_: InductorPass, before: str, after: str) -> None:
         """The graph around a pass, where it changed it."""

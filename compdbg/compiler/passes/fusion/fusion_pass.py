@@ -30,6 +30,8 @@ class FusionPattern(Struct, frozen=True, kw_only=True):
     """Parameters that are plain numbers, with a value to trace with: any other value matches too."""
     applies_to: Callable[[frozenset[torch.dtype]], bool] | None = None
     """Given the dtypes of a graph's tensors: whether it can hold the form. Else it is not looked for."""
+    exclusive: tuple[str, ...] = ()
+    """Parameters that must stand for different values where the pattern has equal parts."""
     variants: Callable[[], Iterable[Sequence[torch.Tensor]]] | None = None
     """Further inputs, of other sizes and dtypes, for which the replacement must equal the pattern."""
 
@@ -140,6 +142,7 @@ def register_forms(name: str, forms: Sequence[FusionPattern]) -> Any:
             trace_pattern,
             matcher,
             scalar_workaround=form.scalar_workaround,
+            exclusive_arg_names=form.exclusive,
             **more,
         )
     return matcher

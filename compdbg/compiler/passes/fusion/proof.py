@@ -102,11 +102,16 @@ def _matches_itself(form: FusionPattern, device: str) -> bool:
         nonlocal matched
         matched += matcher.apply(graph)
 
-    inputs = [torch.zeros(t.shape, dtype=t.dtype, device=device) for t in form.inputs()]
+    inputs = _zeros(form, device)
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")  # torch warns that its caches are off, as asked
         show_to_pass(_with_scalars(form), inputs, apply)
     return matched > 0
+
+
+def _zeros(form: FusionPattern, device: str) -> list[torch.Tensor]:
+    """The example inputs with values that are valid as indices too."""
+    return [torch.zeros(t.shape, dtype=t.dtype, device=device) for t in form.inputs()]
 
 
 def _with_scalars(form: FusionPattern) -> Callable[..., Any]:
@@ -117,7 +122,7 @@ def _with_scalars(form: FusionPattern) -> Callable[..., Any]:
 def _reachable_outputs(form: FusionPattern) -> tuple[int, int]:
     """Of the outputs of the traced pattern, those that matching can come to from the first; and all."""
     with torch.no_grad():
-        graph = trace_pattern(_with_scalars(form), list(form.inputs())).graph
+        graph = trace_pattern(_with_scalars(form), _zeros(form, "cpu")).graph
     outputs = [node for node in graph.output_node().all_input_nodes if node.op != "placeholder"]
     reached: set[fx.Node] = set()
     waiting = outputs[:1]
