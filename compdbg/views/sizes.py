@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from compdbg.model.capture_sizes import Padding
 from compdbg.model.pipeline import ServedSize
 from compdbg.views.base import Column, Source, View
 from compdbg.views.places import size
@@ -11,6 +12,7 @@ def sizes(source: Source) -> View:
     return View(
         name="sizes",
         title="Sizes and captures",
+        lines=[_padding(padding) for padding in source.run.padding if padding.added],
         items=source.run.sizes,
         columns=(
             Column("graph", lambda s: s.graph),
@@ -31,7 +33,19 @@ def sizes(source: Source) -> View:
 
 
 def _trouble(served: ServedSize) -> str:
-    """Why there is no capture, or how many calls it could not stand for."""
+    """Why there is no capture, or why calls were no replays."""
     if served.fault:
         return f"not captured: {served.fault}"
+    if served.uncaptured:
+        return ", ".join(f"{reason} {count}" for reason, count in served.uncaptured.items())
     return f"{served.refused} calls not replayed" if served.refused else ""
+
+
+def _padding(padding: Padding) -> str:
+    line = (
+        f"{padding.graph}: {padding.added} of {padding.rows} replayed rows ({padding.share:.0%}) are padding"
+    )
+    if padding.best_added >= padding.added:
+        return line
+    sizes = ", ".join(map(str, padding.best))
+    return f"{line}; capture sizes {sizes} would add {padding.best_added}"

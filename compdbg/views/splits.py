@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from compdbg.model.pipeline import Crossing, SplitPiece
+from compdbg.model.run import Run
 from compdbg.views.base import Column, Source, View
 from compdbg.views.places import counted
 
@@ -12,7 +13,7 @@ def splits(source: Source) -> View:
     return View(
         name="splits",
         title="Pieces of the split graph",
-        lines=_lines(pieces),
+        lines=_lines(pieces) + _trouble(source.run),
         items=pieces,
         columns=(
             Column("graph", lambda p: p.graph),
@@ -31,7 +32,7 @@ def splits(source: Source) -> View:
 
 def _lines(pieces: list[SplitPiece]) -> list[str]:
     lines = [_sum(pieces)] if pieces else []
-    if any(p.loaded for p in pieces):
+    if any(p.loaded and p.inputs is None for p in pieces):
         lines.append(
             "loaded from a cache: what the pieces hold and what crosses their borders "
             "was not observed in this run"
@@ -40,11 +41,29 @@ def _lines(pieces: list[SplitPiece]) -> list[str]:
     return lines
 
 
+def _trouble(run: Run) -> list[str]:
+    """Names that match nothing, and values that can't cross."""
+    lines = [
+        f"splitting_ops: {op.name!r} matches nothing"
+        + (f"; the graph has {op.nearest!r}" if op.nearest else "")
+        for op in run.unmatched_split_ops
+    ]
+    return lines + [
+        f"{crossing.value.name} can't cross from {crossing.piece} to {', '.join(crossing.taken_by)}: "
+        f"{crossing.what}"
+        for crossing in run.bad_crossings
+    ]
+
+
 def _sum(pieces: list[SplitPiece]) -> str:
     compiled = [p for p in pieces if p.kind == "compiled"]
     unique = sum(p.shared_with is None for p in compiled)
     splitting = sum(p.kind == "splitting" for p in pieces)
-    return f"{counted(len(compiled), 'compiled piece')}, {unique} of them unique; {splitting} splitting"
+    idle = sum(p.kind != "splitting" and p.computing == 0 for p in pieces)
+    without = f"; {idle} without compute" if idle else ""
+    return (
+        f"{counted(len(compiled), 'compiled piece')}, {unique} of them unique; {splitting} splitting{without}"
+    )
 
 
 def _crossing(values: list[Crossing] | None) -> str:
