@@ -74,7 +74,7 @@ def _of_type(info: Any, payload: str) -> Any:
         return _of_type(next(t for t in info.types if not isinstance(t, inspect.NoneType)), payload)
     if isinstance(info, inspect.StructType):
         file = {"file": f"/srv/{payload}"} if info.cls is Where else {}
-        return file | {f.encode_name: _of_type(f.type, payload) for f in info.fields}
+        return {f.encode_name: _of_type(f.type, payload) for f in info.fields} | file
     if isinstance(info, (inspect.ListType, inspect.VarTupleType)):
         return [_of_type(info.item_type, payload)]
     if isinstance(info, inspect.DictType):

@@ -122,7 +122,7 @@ def serving(folder: Path, source: Path) -> Path:
     """Write the run; the program lies at `source / serve.py`."""
     file = source / "serve.py"
     file.write_text(PROGRAM)
-    told = Told(folder, [str(file), "--port", "8000"])
+    told = Told(folder, ["serve.py", "--port", "8000"])
     told.wait(0.4)
     told.tell(TorchLoaded(torch="2.13.0+cpu", device="cpu"))
     for hook in ("dynamo", "guards", "fusion_config", "passes", "caches", "spans"):
