@@ -16,8 +16,13 @@ from compdbg.hooks.current import frame_key
 _RESUME = re.compile(r"^torch_dynamo_resume_in_(.+)_at_\d+$")
 _ANOTHER = "*** While handling this graph break"
 _ERRORS_OF_THE_COMPILE = {"CONSTRAINT_VIOLATION", "DYNAMIC_DIM", "INVALID_INPUT", "INVALID_OUTPUT"}
-_OPTIMIZER = re.compile(r"intentionally marked that the function `\S+` in file `\S*/torch/optim/")
-"""An optimizer's step, which a scheduler has wrapped: torch compiles what is inside it."""
+_RECIPE = re.compile(
+    r"intentionally marked that the function `(?:\S+` in file `\S*/torch/optim/|"
+    r"(?:DistributedDataParallel|FullyShardedDataParallel)\.)"
+)
+"""What torch says to compile though it breaks there: an optimizer's step that a scheduler has wrapped,
+a model wrapped for data parallelism. What is inside is compiled."""
+_PARALLEL = "/torch/nn/parallel/"
 _ON_PURPOSE = re.compile(r"_dynamo\.graph_break\(\)|torch\.compiler\.disable\(\)")
 
 
@@ -84,7 +89,7 @@ def record_break(record: Compiling | None, error: Any, said: str, *, fatal: bool
         fatal=fatal,
         function="" if function is None else frame_key(resumed_code(function) or function),
         function_name="" if function is None else qualname(function),
-        by_torch=_by_torch(stack, words["reason"]) or bool(_OPTIMIZER.search(words["explanation"])),
+        by_torch=_by_torch(stack, words["reason"]) or bool(_RECIPE.search(words["explanation"])),
         request="" if record is None else record.request,
     )
     if record is None or record.first_time("break", event.where, event.reason, fatal):
@@ -181,4 +186,6 @@ def _innermost_of_user(codes: list[CodeType]) -> CodeType | None:
 
 
 def _by_torch(stack: list[Where], reason: str) -> bool:
-    return bool(stack) and userline.is_torch_file(stack[-1].file) and bool(_ON_PURPOSE.search(reason))
+    if not stack or not userline.is_torch_file(stack[-1].file):
+        return False
+    return _PARALLEL in stack[-1].file or bool(_ON_PURPOSE.search(reason))
