@@ -120,7 +120,8 @@ def find_all(run: Run) -> list[Finding]:
 
 def known_codes() -> list[str]:
     """Every code that a finding can have here: ours, and those of rules of other packages."""
-    return [*CODES, *third_party_codes()]
+    ordered = (code for chain in _BEFORE for code in chain)
+    return list(dict.fromkeys([*CODES, *ordered, *third_party_codes()]))
 
 
 def _without_effects(found: list[Finding]) -> list[Finding]:

@@ -225,6 +225,7 @@ class TestPasses:
         errors = [p.error for p in run.passes if p.name == "tidy" and p.error]
         assert errors
         assert all(says in error for error in errors)
+        assert not any(p.changed for p in run.passes if p.name == "tidy")
         assert "the pass 'tidy' of someones-package failed and is left out" in caplog.text
 
     def test_a_name_that_nobody_offers(self, installed: Installer) -> None:

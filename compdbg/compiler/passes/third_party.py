@@ -101,6 +101,7 @@ def _put_back(graph: fx.Graph, before: fx.Graph) -> None:
         node.args, node.kwargs = (), {}
     for node in list(graph.nodes):
         graph.erase_node(node)
+    graph._graph_namespace = type(graph._graph_namespace)()  # else every name would get a number
     copied: dict[fx.Node, fx.Node] = {}
     for node in before.nodes:
         copied[node] = graph.node_copy(node, lambda old: copied[old])
