@@ -34,6 +34,7 @@ from compdbg.findings.padding_waste import padding_waste
 from compdbg.findings.pages import CODES
 from compdbg.findings.pattern_unmatchable import pattern_unmatchable
 from compdbg.findings.pieces_not_shared import pieces_not_shared
+from compdbg.findings.rank_divergence import rank_divergence
 from compdbg.findings.recompile_limit import recompile_limit
 from compdbg.findings.recompiles import recompiles
 from compdbg.findings.recorder_degraded import recorder_degraded
@@ -43,6 +44,7 @@ from compdbg.findings.slow_compile import slow_compile
 from compdbg.findings.split_boundary import split_boundary
 from compdbg.findings.split_empty_piece import split_empty_piece
 from compdbg.findings.split_op_unmatched import split_op_unmatched
+from compdbg.findings.stalled import stalled
 from compdbg.findings.third_party import third_party_codes, third_party_findings
 from compdbg.model.run import Run
 
@@ -72,12 +74,14 @@ RULES: tuple[Rule, ...] = (
     padding_waste,
     pattern_unmatchable,
     pieces_not_shared,
+    rank_divergence,
     recompile_limit,
     recompiles,
     recorder_degraded,
     side_effect_removed,
     size_not_captured,
     slow_compile,
+    stalled,
     split_boundary,
     split_empty_piece,
     split_op_unmatched,

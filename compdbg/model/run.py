@@ -41,6 +41,7 @@ from compdbg.model.pipeline import (
     build_settings,
     build_sizes,
 )
+from compdbg.model.ranks import Divergence, build_divergences
 from compdbg.model.recompiles import History, build_histories
 from compdbg.model.replacements import WrongFusion, build_wrong_fusions
 from compdbg.model.splits import (
@@ -52,6 +53,7 @@ from compdbg.model.splits import (
     build_unmatched,
 )
 from compdbg.model.stale import Stale, build_stale
+from compdbg.model.stalls import Stall, build_stalls
 from compdbg.model.summary import Summary, summarise
 from compdbg.model.symbols import Dimension, build_dimensions
 from compdbg.model.time import Times
@@ -178,6 +180,14 @@ class Run:
     @cached_property
     def lookups(self) -> list[Lookup]:
         return build_lookups(self.log)
+
+    @cached_property
+    def stalls(self) -> list[Stall]:
+        return build_stalls(self.log, self.times)
+
+    @cached_property
+    def divergences(self) -> list[Divergence]:
+        return build_divergences(self.log, self.frames, self.fusion)
 
     @cached_property
     def stale(self) -> list[Stale]:
