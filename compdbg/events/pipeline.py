@@ -139,7 +139,8 @@ class Capture(Event, frozen=True):
 
     Where `error` says that it can't be, `fault` is of `op`, `compile-inside`, `sync`, `alloc`,
     `other-thread`, `collective` or `other`, and `stack` the program's frames at the first illegal
-    call, outermost first. Without a `piece` the whole graph was captured.
+    call, outermost first. Without a `piece` the whole graph was captured;
+    the size is 0 where a program captures by itself, and nothing is known of it.
     """
 
     graph: str

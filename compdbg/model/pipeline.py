@@ -167,7 +167,8 @@ def build_sizes(log: Log) -> list[ServedSize]:
         events[event.graph, event.size][header.process] = header.id
     captured: dict[tuple[str, int], list[Capture]] = defaultdict(list)
     for _, capture in log.of(Capture):
-        captured[capture.graph, capture.size].append(capture)
+        if capture.size:
+            captured[capture.graph, capture.size].append(capture)
     called: dict[tuple[str, int], list[Dispatch]] = defaultdict(list)
     for dispatch in last.values():
         called[dispatch.graph, dispatch.size].append(dispatch)
