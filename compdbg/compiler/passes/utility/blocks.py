@@ -61,19 +61,26 @@ class FoldBlocksPass(InductorPass):
             forms = [form for form in self.patterns() if form.applies_to is None or form.applies_to(dtypes)]
             self._matchers[dtypes] = [register_forms(self.name, [form]) for form in forms]
         for matcher in self._matchers[dtypes]:
-            for (op, target), entries in matcher.patterns.items():
-                for node in sorted(graph.find_nodes(op=op, target=target), reverse=True):
-                    _fold(graph, node, entries[0])
+            fold(matcher, graph)
 
 
-def _fold(graph: fx.Graph, node: fx.Node, entry: Any) -> None:
-    match = entry.pattern.match(node)
-    if match and entry.extra_check(match):
-        entry.apply(match, graph, node)
+def fold(matcher: Any, graph: fx.Graph) -> None:
+    """Replace each match of a matcher of one form, unless something is written to in its midst."""
+    from torch._inductor.pattern_matcher import compute_mutation_region_ids, get_mutation_region_id
+
+    compute_mutation_region_ids(graph)
+    for (op, target), (entry,) in matcher.patterns.items():
+        for node in sorted(graph.find_nodes(op=op, target=target), reverse=True):
+            match = entry.pattern.match(node)
+            if not match or len({get_mutation_region_id(graph, each) for each in match.nodes}) != 1:
+                continue
+            if entry.extra_check(match):
+                entry.apply(match, graph, node)
 
 
 def _one_scale(match: Any) -> bool:
-    return bool(value_of(match, "scale").numel() == 1)
+    known = value_of(match, "x").dtype in (*_WIDE, *_HALF)
+    return known and bool(value_of(match, "scale").numel() == 1)
 
 
 def _weight_is_a_row(match: Any) -> bool:
