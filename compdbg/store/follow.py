@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from compdbg.events import UnknownEvent
-from compdbg.store.reader import Log, Record, decode_line, read_log, read_manifest, read_markers
+from compdbg.store.reader import Log, Record, checked_manifest, decode_line, read_log, read_markers
 
 
 class Tail:
@@ -33,8 +35,8 @@ class Tail:
 
     def read_more(self) -> Log | None:
         """The whole run, if anything has come since; else None."""
+        manifest = self._manifest_now()  # first: what it calls complete has all its events written
         new = [entry for path in sorted(self._folder.glob("*.jsonl")) for entry in self._new_lines(path)]
-        manifest = self._manifest_now()
         if not new and manifest == self._manifest:
             return None
         self._manifest = manifest
@@ -71,14 +73,20 @@ class Tail:
         except OSError:
             return b""
 
+    def _as_read(self) -> dict[str, Any]:
+        try:
+            given = json.loads(self._manifest)
+        except (ValueError, RecursionError):
+            return {}
+        return checked_manifest(given, self._folder)
+
     def _log(self) -> Log:
         records = [record for _, record in self._known]
         unknown = Counter(r.event.kind for r in records if isinstance(r.event, UnknownEvent))
         cut = [p for p, at in self._at.items() if p.exists() and p.stat().st_size > at]
-        manifest = read_manifest(self._folder)
         return Log(
             self._folder,
-            manifest,
+            self._as_read(),
             records,
             damaged=self._damaged,
             unknown=dict(unknown),

@@ -99,7 +99,7 @@ def read_index(folder: Path) -> Index | None:
             for name, code in _TYPES.items():
                 columns[name] = array(code)
                 columns[name].fromfile(file, contents.count)
-    except (OSError, EOFError, msgspec.DecodeError):
+    except (OSError, EOFError, ValueError, msgspec.DecodeError):  # of another length than it says
         return None
     return Index(contents, columns)
 

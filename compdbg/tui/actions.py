@@ -72,6 +72,10 @@ class Actions(Screen[None]):
     def show_row(self, *, keep: bool) -> None:
         """Draw the page of the current row."""
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys are answered at once and in turn (`priority`), but letters are text while one writes."""
+        return action == "back" or not isinstance(self.focused, Input)
+
     def action_go(self, name: str, finding: str = "") -> None:
         """To a place: as it was left, or at what a finding is about."""
         self.remember()
@@ -109,6 +113,11 @@ class Actions(Screen[None]):
         self.show()
 
     def action_back(self) -> None:
+        box = self.query_one("#search", Input)
+        if box.display:
+            box.display = False
+            self.set_focus(self.pane if self.level.page else self.table)
+            return
         if len(self.trail) == 1:
             if self.level.place.name != "home":
                 self.action_go("home")
@@ -131,19 +140,18 @@ class Actions(Screen[None]):
         self.show()
 
     def action_other_pane(self) -> None:
-        other = self.table if self.pane.has_focus and not self.level.page else self.pane
-        other.focus()
+        self.set_focus(self.table if self.pane.has_focus and not self.level.page else self.pane)
 
     def action_search(self) -> None:
         box = self.query_one("#search", Input)
         is_filter = self.level.place.name == "events" and not self.level.page
         box.placeholder = "kind:guard rank:1 piece:3 text" if is_filter else "search"
         box.value = self.session.filter if is_filter else self.sought
-        self.set_class(True, "-searching")
-        box.focus()
+        box.display = True
+        self.set_focus(box)  # at once: what is typed next is for it, however fast
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        self.set_class(False, "-searching")
+        event.input.display = False
         if self.level.place.name == "events" and not self.level.page:
             self.session.filter = event.value.strip()
             self.level.key, self.level.top = "", 0
@@ -153,7 +161,7 @@ class Actions(Screen[None]):
         for widget in (self.table, self.pane):
             widget.sought = self.sought
             widget.refresh()
-        (self.pane if self.level.page else self.table).focus()
+        self.set_focus(self.pane if self.level.page else self.table)
         if self.sought:
             self.action_next_match(0)
         self.frame()

@@ -35,7 +35,7 @@ PLACES_BY_LETTER = [
 ACTIONS = [
     *PLACES_BY_LETTER,
     Action("open", "enter", "enter", "open what is current: its list, its page, its proof"),
-    Action("back", "escape,backspace", "back", "back to where you came from"),
+    Action("back", "escape", "back", "back to where you came from"),
     Action("search", "slash", "search", "search (events: filter by kind:guard rank:1 piece:3 text)"),
     Action("next-match", "n", "next_match(1)", "next match"),
     Action("previous-match", "N", "next_match(-1)", "previous match"),
@@ -59,7 +59,7 @@ MOVING = [
 ]
 SHOWN = {
     "escape": "esc", "slash": "/", "question_mark": "?", "left_square_bracket": "[",
-    "right_square_bracket": "]", "ctrl+p": "^p", "ctrl+q": "^q", "backspace": "⌫",
+    "right_square_bracket": "]", "ctrl+p": "^p", "ctrl+q": "^q",
 }  # fmt: skip
 
 

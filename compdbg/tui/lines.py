@@ -13,7 +13,7 @@ from compdbg.tui.glyphs import plain
 from compdbg.tui.highlight import highlighted
 
 ROLES = (
-    "good", "warn", "bad", "dim", "label", "title", "mark", "add", "del", "match", "cursor", "head",
+    "good", "warn", "bad", "bar", "dim", "label", "title", "mark", "add", "del", "match", "cursor", "head",
     "comment", "string", "number", "keyword", "name", "builtin",
 )  # fmt: skip
 
@@ -37,6 +37,7 @@ class LineView(ScrollView, can_focus=True):
         & .role--good { color: $good; }
         & .role--warn { color: $warn; }
         & .role--bad { color: $bad; text-style: bold; }
+        & .role--bar { color: $linked; }
         & .role--dim { color: $quiet; }
         & .role--label { color: $quiet; }
         & .role--title { text-style: bold; }

@@ -18,14 +18,16 @@ class Pane(LineView):
     """One page. `h` and `l` are places and keys of other things; left and right scroll long lines."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("j,down", "scroll_lines(1)", "Down", id="page-line-down", show=False),
-        Binding("k,up", "scroll_lines(-1)", "Up", id="page-line-up", show=False),
-        Binding("right", "scroll_columns(8)", "Right", id="page-right", show=False),
-        Binding("left", "scroll_columns(-8)", "Left", id="page-left", show=False),
-        Binding("pagedown,space,ctrl+f", "page_down", "Page down", id="page-page-down", show=False),
-        Binding("pageup,ctrl+b", "page_up", "Page up", id="page-page-up", show=False),
-        Binding("home", "scroll_lines(-10000000)", "Top", id="page-top", show=False),
-        Binding("end,G", "scroll_lines(10000000)", "Bottom", id="page-bottom", show=False),
+        Binding("j,down", "scroll_lines(1)", "Down", id="page-line-down", show=False, priority=True),
+        Binding("k,up", "scroll_lines(-1)", "Up", id="page-line-up", show=False, priority=True),
+        Binding("right", "scroll_columns(8)", "Right", id="page-right", show=False, priority=True),
+        Binding("left", "scroll_columns(-8)", "Left", id="page-left", show=False, priority=True),
+        Binding(
+            "pagedown,space,ctrl+f", "page_down", "Page down", id="page-page-down", show=False, priority=True
+        ),
+        Binding("pageup", "page_up", "Page up", id="page-page-up", show=False, priority=True),
+        Binding("home", "scroll_lines(-10000000)", "Top", id="page-top", show=False, priority=True),
+        Binding("end,G", "scroll_lines(10000000)", "Bottom", id="page-bottom", show=False, priority=True),
     ]
 
     def __init__(self, **kwargs: Any) -> None:

@@ -35,7 +35,7 @@ class Main(Actions):
     """Shows the last level of its trail."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(a.keys, a.action, a.text, id=a.id, show=False, priority=a.id == "pane") for a in keys.ACTIONS
+        Binding(a.keys, a.action, a.text, id=a.id, show=False, priority=True) for a in keys.ACTIONS
     ]
     DEFAULT_CSS = """
     Main {
@@ -54,7 +54,6 @@ class Main(Actions):
         &.-ascii Pane { border-top: ascii $edge; }
         &.-ascii.-beside Pane { border-top: none; border-left: ascii $edge; }
         & #search { display: none; height: 1; border: none; padding: 0 1; background: $surface; }
-        &.-searching #search { display: block; }
     }
     """
 
@@ -85,7 +84,6 @@ class Main(Actions):
             bar.unicode = unicode
         self.set_class(not unicode, "-ascii")
         self.show()
-        self.table.focus()
 
     def on_resize(self) -> None:
         self.set_class(self.app.size.width >= BESIDE, "-beside")
@@ -113,7 +111,7 @@ class Main(Actions):
             self.table.keep_in_view()
             self.show_row(keep=False)
         self.frame()
-        (self.pane if level.page else self.table).focus()
+        self.set_focus(self.pane if level.page else self.table)
 
     def grown(self) -> None:
         """The run has grown: new rows, and nothing else moves."""

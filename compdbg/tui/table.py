@@ -34,12 +34,12 @@ class Table(LineView):
     """Rows under fixed titles, one of them current; the caller says what they are."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("j,down", "move(1)", "Down", id="down", show=False),
-        Binding("k,up", "move(-1)", "Up", id="up", show=False),
-        Binding("pagedown,ctrl+f", "move_page(1)", "Page down", id="page-down", show=False),
-        Binding("pageup,ctrl+b", "move_page(-1)", "Page up", id="page-up", show=False),
-        Binding("home", "move_to(0)", "First", id="first", show=False),
-        Binding("end,G", "move_to(-1)", "Last", id="last", show=False),
+        Binding("j,down", "move(1)", "Down", id="down", show=False, priority=True),
+        Binding("k,up", "move(-1)", "Up", id="up", show=False, priority=True),
+        Binding("pagedown,space", "move_page(1)", "Page down", id="page-down", show=False, priority=True),
+        Binding("pageup", "move_page(-1)", "Page up", id="page-up", show=False, priority=True),
+        Binding("home", "move_to(0)", "First", id="first", show=False, priority=True),
+        Binding("end,G", "move_to(-1)", "Last", id="last", show=False, priority=True),
     ]
 
     class Moved(Message):

@@ -14,7 +14,7 @@ from textual.pilot import Pilot
 
 from compdbg.tui.app import Explorer
 from compdbg.tui.draw import bits_of
-from tests.tui.runs import everything
+from tests.tui.runs import everything, know_source
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -87,4 +87,5 @@ def opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Open:
 
 @pytest.fixture(scope="session")
 def full_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    know_source()
     return everything(tmp_path_factory.mktemp("runs") / "serve-20231114")

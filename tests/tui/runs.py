@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import linecache
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,26 @@ extern "C" void kernel(const float* in_ptr0, float* out_ptr0)
 }
 ''')
 """
+
+
+SOURCE = {
+    58: "",
+    59: "    def forward(self, x):",
+    60: "        h = rms_norm(x, self.weight, 1e-6).round()",
+    61: "        if x.shape[0] > 8:",
+    62: "            h = h * 0.5",
+    63: "        return self.up(h)",
+    88: "def main():",
+    89: "    for batch in batches:",
+    90: "        model(batch)",
+}
+"""What the program says at the lines that the events name."""
+
+
+def know_source() -> None:
+    """Let the program's file be there, as far as it is read."""
+    lines = [f"{SOURCE.get(n, '')}\n" for n in range(1, 91)]
+    linecache.cache[PROGRAM.file] = (1, None, lines, PROGRAM.file)  # without a date it is kept
 
 
 class Builder:

@@ -52,6 +52,14 @@ async def test_search_finds_the_next_and_the_one_before(opened: Open, full_run: 
         assert "no row holds nowhere" in tui.text
 
 
+async def test_a_search_is_left_by_escape(opened: Open, full_run: Path) -> None:
+    async with opened(full_run) as tui:
+        await tui.press("g", "enter", "slash", "q", "x", "escape")
+        assert "› Guards › Model 0/0" in tui.lines[0]
+        await tui.press("j")
+        assert tui.app.main.table.cursor == 1
+
+
 async def test_search_in_a_page_marks_and_goes_round(opened: Open, full_run: Path) -> None:
     async with opened(full_run) as tui:
         await tui.press("v", "enter", "slash")

@@ -106,7 +106,7 @@ def kept_view(place: Place, folder: Path) -> View | None:
             at.fromfile(file, head.count + 1)
             ranks.fromfile(file, head.count)
         rows = os.open(kept / f"{place.name}.rows", os.O_RDONLY)
-    except (OSError, EOFError, msgspec.DecodeError):
+    except (OSError, EOFError, ValueError, msgspec.DecodeError):
         return None
     plain = place.view(_nothing(folder))
     return msgspec.structs.replace(

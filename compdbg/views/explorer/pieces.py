@@ -93,7 +93,7 @@ def _chain(chain: list[SplitPiece], own: SplitPiece) -> list[CodeLine]:
         twin = f"  (= {piece.shared_with})" if piece.shared_with else ""
         op = f"  {piece.split_op}" if piece.split_op else ""
         text = f"{_KINDS.get(piece.kind, '?')} {piece.piece}{op}{twin}"
-        lines.append(CodeLine(text, ">" if piece is own else ""))
+        lines.append(CodeLine(text, ">" if piece.event == own.event else ""))
         if piece.outputs:
             lines.append(CodeLine(f"│   {crossing(piece.outputs)[2:]}"))
     return lines

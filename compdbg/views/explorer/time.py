@@ -49,7 +49,7 @@ def time_view(source: Source) -> View:
             Column("phase", _phase, wide=True, role=_role),
             Column("took", lambda r: duration(r.duration_s), align="right"),
             Column("itself", lambda r: duration(r.self_s), align="right"),
-            Column("when", lambda r: r.bar, role=_role),
+            Column("when", lambda r: r.bar, role=lambda r: _role(r) or "bar"),
             Column("start", lambda r: f"{r.start_s:.2f} s", align="right"),
             Column("rank", lambda r: "" if r.rank is None else str(r.rank), align="right"),
         ),

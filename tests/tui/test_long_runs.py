@@ -1,0 +1,127 @@
+"""Runs too long to be read whole: an index that says the same, kept and used again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from compdbg.events import Graph, MatchAttempt, Span
+from compdbg.findings.collect import find_all
+from compdbg.model.run import Run
+from compdbg.store import index as indexing
+from compdbg.store.index import build_index, home, read_index
+from compdbg.store.indexed import IndexedLog
+from compdbg.store.reader import read_log
+from compdbg.tui import session
+from compdbg.views.explorer.all import PLACES
+from tests.tui.conftest import Open
+from tests.tui.runs import Builder, everything
+
+
+@pytest.fixture
+def two_ranks(tmp_path: Path) -> Path:
+    folder = everything(tmp_path / "run")
+    (one,) = folder.glob("*.jsonl")
+    other = one.read_text().replace("1000-abcdef", "1001-abcdef").replace('"rank": null', '"rank": 1')
+    (folder / "host-1001.jsonl").write_text(other + "no event\n" + '{"cut')
+    return folder
+
+
+def test_an_indexed_log_says_what_a_log_says(two_ranks: Path) -> None:
+    whole, indexed = read_log(two_ranks), IndexedLog(two_ranks, build_index(two_ranks, lambda part: None))
+    assert list(indexed.records) == list(whole.records)
+    assert (indexed.damaged, indexed.partial, indexed.unknown) == (1, 1, {})
+    for kind in (Graph, Span, MatchAttempt):
+        assert list(indexed.of(kind)) == list(whole.of(kind))
+    assert list(indexed.among((Graph, Span))) == list(whole.among((Graph, Span)))
+    assert indexed.ends == whole.ends
+    for record in whole.records:
+        assert indexed.by_id[record.id] == record
+        assert indexed.position(record.id) == whole.position(record.id)
+    assert indexed.by_id.get("1000-abcdef:9999") is None
+    assert indexed.by_id.get("nobody:1") is None
+    for query in (
+        (("guard",), (), ()),
+        ((), (1,), ()),
+        (("span",), (1,), ("kernels",)),
+        ((), (), ("RMS_NORM",)),
+    ):
+        assert list(indexed.select(*query)) == list(whole.select(*query))
+
+
+def test_findings_are_the_same_by_an_index(two_ranks: Path) -> None:
+    by_index = find_all(Run(IndexedLog(two_ranks, build_index(two_ranks, lambda part: None))))
+    assert by_index == find_all(Run(read_log(two_ranks)))
+
+
+def test_an_index_is_kept_until_the_run_grows(two_ranks: Path) -> None:
+    parts: list[float] = []
+    built = build_index(two_ranks, parts.append)
+    kept = read_index(two_ranks)
+    assert kept is not None
+    assert kept.columns == built.columns
+    with (two_ranks / "host-1001.jsonl").open("a") as log:
+        log.write("\n")
+    assert read_index(two_ranks) is None
+
+
+def test_a_spoiled_index_is_none(two_ranks: Path) -> None:
+    build_index(two_ranks, lambda part: None)
+    (home(two_ranks) / "columns").write_bytes(b"short")
+    assert read_index(two_ranks) is None
+    (home(two_ranks) / "contents.json").write_text("{")
+    assert read_index(two_ranks) is None
+
+
+async def test_a_long_run_looks_as_a_short_one(
+    opened: Open, two_ranks: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    screens: list[list[str]] = []
+    for long in (10**9, 0):
+        monkeypatch.setattr(indexing, "LONG", long)
+        async with opened(two_ranks, (120, 36)) as tui:
+            assert tui.app.session.is_long == (long == 0)
+            seen = [tui.text]
+            for place in PLACES.values():
+                await tui.press(place.letter)
+                await tui.settle()
+                seen.append(tui.text)
+                await tui.press("enter")
+                await tui.settle()
+                seen.append(tui.text)
+                await tui.press("escape", "escape")
+            await tui.press("f", "u", "r")
+            seen.append(tui.text)
+        screens.append(seen)
+    for short, indexed in zip(*screens, strict=True):
+        assert short == indexed
+
+
+async def test_the_second_time_nothing_is_worked_out_again(
+    opened: Open, two_ranks: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexing, "LONG", 0)
+    async with opened(two_ranks) as tui:
+        assert "F1" in tui.text
+
+    def must_not(*args: object) -> None:
+        raise AssertionError("worked out again")
+
+    monkeypatch.setattr(session, "work_out", must_not)
+    async with opened(two_ranks) as tui:
+        assert "F1" in tui.text
+
+
+async def test_where_nothing_can_be_kept_the_run_is_read_whole(
+    opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Builder(tmp_path / "run")
+    run.start()
+    run.end()
+    monkeypatch.setattr(indexing, "LONG", 0)
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    async with opened(run.folder) as tui:
+        assert not tui.app.session.is_long
+        assert "No findings" in tui.text
