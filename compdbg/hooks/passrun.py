@@ -145,6 +145,8 @@ def _emit(running: Running, after: Snapshot, duration: float, error: str | None)
     before = running.before
     assert before is not None
     changed = after.fingerprint != before.fingerprint
+    if changed and after.text and after.text == before.text:
+        changed = False  # nodes were replaced by others that say the same
     event = PassRun(
         pass_name=running.name,
         graph=running.graph_name,
