@@ -193,9 +193,9 @@ def _call(line: Line) -> str:
 
 
 def _paired(pattern: list[Line], graph: list[Line]) -> tuple[list[Line], list[Line]]:
-    """Partners from the end: the two lines that differ, and matched lines of the same op in their order."""
+    """Partners from the end: the two lines that differ, and lines of the same op in their order."""
     partners: dict[int, int] = {}
-    free = [n for n, line in enumerate(graph) if line.state == "matched"]
+    free = list(range(len(graph)))
     for place in range(len(pattern) - 1, -1, -1):
         partner = next(_partners(pattern[place], graph, free), None)
         if partner is not None:
@@ -211,8 +211,10 @@ def _paired(pattern: list[Line], graph: list[Line]) -> tuple[list[Line], list[Li
 def _partners(step: Line, graph: list[Line], free: list[int]) -> Iterator[int]:
     if step.state == "differs":
         yield from (n for n, line in enumerate(graph) if line.state == "differs")
-    elif step.state == "matched":
-        yield from (n for n in reversed(free) if _op(graph[n].text) == _op(step.text))
+    else:
+        yield from (
+            n for n in reversed(free) if graph[n].state == step.state and _op(graph[n].text) == _op(step.text)
+        )
 
 
 def _with(line: Line, **changes: object) -> Line:

@@ -28,7 +28,7 @@ export function codeBrowser(code, texts) {
     stage.replaceChildren(contentOf(step, packed, mark));
   }
 
-  showGraph([...graphs.keys()][0]);
+  showGraph(mostTelling(graphs));
   return {
     element: element("div", { class: "code-browser" },
       element("label", { class: "choice" }, element("span", {}, "Graph"), choice),
@@ -62,6 +62,14 @@ function byEvent([a, m], [b, n]) {
 function split(event) {
   const at = event.lastIndexOf(":");
   return [event.slice(0, at), Number(event.slice(at + 1))];
+}
+
+/** The first graph that a custom pass changed, else the one that was changed most. */
+export function mostTelling(graphs) {
+  const all = [...graphs];
+  const custom = all.find(([, steps]) => steps.some((step) => step.kind === "change" && step.custom));
+  const changes = (steps) => steps.filter((step) => step.kind === "change").length;
+  return (custom ?? all.reduce((best, one) => (changes(one[1]) > changes(best[1]) ? one : best)))[0];
 }
 
 /** A custom pass that changed something, else the last graph before the generated code. */

@@ -7,7 +7,8 @@ import { figure } from "./zoom.js";
 /** All near misses; each can be found by the name of its pass. */
 export function fusionDrawings(data) {
   return data.comparisons.map((one) => {
-    const title = `${one.pass} · pattern ${one.pattern} · graph ${one.graph}`;
+    const more = one.sites > 1 ? ` · ${one.sites} sites alike` : "";
+    const title = `${one.pass} · pattern ${one.pattern} · graph ${one.graph}${more}`;
     const drawing = comparison(one);
     return { pass: one.pass, element: element("div", { class: "near-miss" }, figure(title, drawing, words(one))) };
   });
@@ -42,7 +43,7 @@ export function aligned(pattern, graph) {
 function comparison(one) {
   const body = element("tbody");
   for (const [left, right] of aligned(one.pattern_lines, one.graph_lines)) {
-    const state = left?.state === "differs" || right?.state === "differs" ? "differs" : left && right ? "matched" : "around";
+    const state = stateOfPair(left, right);
     if (right?.gap) body.append(element("tr", { class: "gap" }, element("td", { colspan: 3 }, "⋯")));
     body.append(
       element("tr", { class: state }, side(left, "pattern"), element("td", { class: "relation" }, ...relation(state)), side(right, "graph")),
@@ -61,13 +62,25 @@ function comparison(one) {
   );
 }
 
+/** What a row says of its two sides. */
+export function stateOfPair(left, right) {
+  if (left?.state === "differs" || right?.state === "differs") return "differs";
+  if (!left || !right) return "around";
+  return left.state === "matched" ? "matched" : "untried";
+}
+
 function side(line, which) {
   if (!line) return element("td", { class: `side ${which} nothing` });
   const type = line.type ? element("span", { class: "type" }, line.type) : null;
   return element("td", { class: `side ${which} ${line.state}` }, element("code", {}, ...coloured(line.text)), type);
 }
 
-const RELATIONS = { matched: ["=", "matches"], differs: ["≠", "differs: the first difference"], around: ["", "has no partner"] };
+const RELATIONS = {
+  matched: ["=", "matches"],
+  differs: ["≠", "differs: the first difference"],
+  untried: ["·", "was not compared any more"],
+  around: ["", "has no partner"],
+};
 
 function relation(state) {
   const [sign, said] = RELATIONS[state];

@@ -92,7 +92,8 @@ export function grid({ name, title, columns, count, telling = null, open = null,
     const cells = columns.map((c) => {
       const text = String(c.at(n) ?? "");
       const classes = [c.align, c.wide ? "wide" : "", c.tone ? c.tone(n) : ""].filter(Boolean).join(" ");
-      return element("td", { class: classes, title: text.length > LONG ? text : null }, text);
+      const content = c.wide && rows.length <= plain ? element("div", { class: "clip" }, text) : text;
+      return element("td", { class: classes, title: text.length > LONG ? text : null }, content);
     });
     const row = element("tr", { "aria-rowindex": place + 2, class: n === chosen ? "chosen" : null, "data-row": n }, ...cells);
     if (open) {

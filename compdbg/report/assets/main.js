@@ -25,6 +25,7 @@ const grids = new Map();
 let nearMisses = [];
 let browser = null;
 let events = null;
+const waiting = new Map();
 
 async function start() {
   document.documentElement.classList.add("scripted");
@@ -116,12 +117,21 @@ function eventsReady() {
 
 function whenNear(node, act) {
   if (!node) return;
-  const watcher = new IntersectionObserver((entries) => {
-    if (!entries.some((one) => one.isIntersecting)) return;
+  const draw = () => {
     watcher.disconnect();
+    waiting.delete(node);
     act();
-  }, { rootMargin: "400px" });
+  };
+  const watcher = new IntersectionObserver((entries) => entries.some((one) => one.isIntersecting) && draw(), { rootMargin: "400px" });
+  waiting.set(node, draw);
   watcher.observe(node);
+}
+
+/** Draw what stands above a place and was not near yet, so that nothing moves once the reader is there. */
+function drawAbove(target) {
+  for (const [node, draw] of [...waiting]) {
+    if (node.compareDocumentPosition(target) & Node.DOCUMENT_POSITION_FOLLOWING && node !== place("events")) draw();
+  }
 }
 
 function sources(data) {
@@ -217,6 +227,7 @@ async function follow() {
   if (!target) return undefined;
   if (name === "events") await eventsReady().then((made) => rest && made.grid.setFilter(rest, { keep: false }));
   else if (rest && grids.has(name)) grids.get(name).setFilter(rest, { keep: false });
+  drawAbove(target);
   const drawing = name === "fusion" && rest ? nearMisses.find((one) => one.pass === rest)?.element : null;
   if (target.matches("article")) target.querySelector("details").setAttribute("open", "");
   scrollTo(drawing ?? target);
@@ -235,6 +246,7 @@ function decoded(text) {
 async function showEvent(id) {
   const { table, grid: shown } = await eventsReady();
   const n = table.find(id);
+  drawAbove(byId("events"));
   scrollTo(byId("events"));
   if (n !== undefined) shown.show(n);
   else shown.setFilter(id, { keep: false });

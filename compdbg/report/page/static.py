@@ -203,7 +203,7 @@ def _view(source: Source, name: str, section: Section) -> str:
     anchor = f' id="{name}"' if name not in _SECTION_IDS else ""
     titled = len(section.views) > 1 and title != section.title
     heading = f"<h3{anchor}>{text(title)}</h3>" if titled else ""
-    said = "".join(f"<li>{text(line)}</li>" for line in lines[:_MAX_LINES])
+    said = "".join(f"<li>{_marked(line)}</li>" for line in lines[:_MAX_LINES])
     more = f"<li>and {len(lines) - _MAX_LINES} more</li>" if len(lines) > _MAX_LINES else ""
     words = f'<ul class="lines">{said}{more}</ul>' if said else ""
     if not rows:

@@ -1,7 +1,7 @@
 /** What the page's modules promise, each a function that throws where it is not so. Run by Node or in a browser. */
-import { aligned } from "../../../compdbg/report/assets/fusion.js";
+import { aligned, stateOfPair } from "../../../compdbg/report/assets/fusion.js";
 import { column, eventTable, inflate, rowsOf, textOf } from "../../../compdbg/report/assets/data.js";
-import { delta, stepsOf } from "../../../compdbg/report/assets/code.js";
+import { delta, mostTelling, stepsOf } from "../../../compdbg/report/assets/code.js";
 import { diffLines, folded } from "../../../compdbg/report/assets/diff.js";
 import { highlight } from "../../../compdbg/report/assets/highlight.js";
 import { snippet, textSource } from "../../../compdbg/report/assets/search.js";
@@ -85,6 +85,12 @@ export const checks = {
     const graph = [{ text: "g0" }, { text: "g1", pair: 0 }, { text: "g2" }, { text: "g3", pair: 1 }];
     same(aligned(pattern, graph).map(([l, r]) => [l?.text ?? "", r?.text ?? ""]), [["", "g0"], ["p0", "g1"], ["", "g2"], ["p1", "g3"]]);
   },
+  "a row of two lines that were not compared": () =>
+    same(
+      [stateOfPair({ state: "around" }, { state: "around" }), stateOfPair({ state: "matched" }, { state: "matched" }),
+        stateOfPair({ state: "differs" }, null), stateOfPair(null, { state: "matched" })],
+      ["untried", "matched", "differs", "around"],
+    ),
   "a pattern without a partner is shown": () =>
     same(aligned([{ text: "p0", pair: null }], []).map(([l, r]) => [l.text, r]), [["p0", null]]),
 
@@ -112,6 +118,11 @@ export const checks = {
   },
   "what a pass changed in a word": () =>
     same([delta({ op_delta: { mul: -2, fused: 1 } }), delta({ op_delta: {} })], ["−2 mul  +1 fused", "arguments or order"]),
+  "the graph to begin with is one that a custom pass changed": () => {
+    const change = (custom) => ({ kind: "change", custom });
+    same(mostTelling(new Map([["a", [change(false), change(false)]], ["b", [change(true)]]])), "b");
+    same(mostTelling(new Map([["a", []], ["b", [change(false)]]])), "b");
+  },
   "round ticks": () => same(ticks(0, 58).map((t) => Math.round(t)), [0, 10, 20, 30, 40, 50]),
   "only phases that can be seen get a bar": () => {
     const phases = [{ start_s: 0, duration_s: 10 }, { start_s: 1, duration_s: 0.001 }, { start_s: 2, duration_s: 0, open: true }];
