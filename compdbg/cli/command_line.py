@@ -17,7 +17,6 @@ _FLAGS = frozenset("bBdEiIOPqRsSuvx")
 _TAKE_VALUE = frozenset("WX")
 _BEGIN_PROGRAM = frozenset("cm")
 _LATER = {
-    "--compare": 1,
     "--sizes": 1,
 }
 """Options of the contract whose feature is not in this version, with the values that they take."""

@@ -51,6 +51,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--check-replacements", action="store_true",
         help="run what a fusion replaced and its replacement on random inputs, and compare",
     )  # fmt: skip
+    add(
+        "--compare", choices=("eager",), default="",
+        help="on some calls of each compiled graph, compare its results with eager's",
+    )  # fmt: skip
     add("--no-source", action="store_true", help="record neither source nor generated code")
     add(
         "--enforce-eager", action="store_true",
@@ -162,6 +166,7 @@ def _options(arguments: argparse.Namespace) -> Options:
         inductor_patterns=arguments.inductor_patterns,
         check_ops=arguments.check_ops,
         check_replacements=arguments.check_replacements,
+        compare=arguments.compare,
         source=not arguments.no_source,
         skip=tuple(arguments.line.hooks_off),
     )

@@ -56,6 +56,7 @@ from compdbg.events.graphs import (
     PassRun,
 )
 from compdbg.events.guards import Guard, GuardAudit, Guards, GuardViolation
+from compdbg.events.numerics import Compared
 from compdbg.events.ops import OpsChecked, OpWrong
 from compdbg.events.pipeline import (
     Apart,
@@ -82,17 +83,17 @@ from compdbg.events.symbols import SizeBranch, Symbol, SymbolFixed, SymbolJoined
 
 __all__ = [
     "SCHEMA", "AddressChanged", "Apart", "Boundary", "CacheLookup", "CacheProblem", "CacheRemade",
-    "CachedWork", "Capture", "ChildEnd", "CloneKept", "CloneRemoved", "CompileError", "CompileRequest",
-    "ConfigValue", "CudagraphRecord", "CudagraphSkip", "Decorated", "Dispatch", "EffectRemoved", "Event",
-    "EventsLost", "FactorChange", "FrameCalls", "FrameEnd", "FrameStart", "FusionCalled", "FusionCompile",
-    "FusionEnabled", "GeneratedCode", "Graph", "GraphBreak", "Guard", "GuardAudit", "GuardViolation",
-    "Guards", "Header", "HookError", "HookState", "LinkedPass", "MatchAttempt", "NearMiss", "NotCompiled",
-    "OpWrong", "OpsChecked", "Outcome", "PaddingLeak", "PassRun", "Pattern", "PatternForm", "PatternPass",
-    "PatternPassMade", "PatternProblem", "PatternRegistered", "Piece", "PieceCompiled", "ProcessEnd",
-    "ProcessMissed", "ProcessStart", "Reason", "RecompileLimit", "RecompileReason", "ReplacementWrong",
-    "ReplacementsChecked", "SizeBranch", "Span", "SpanBegin", "SplitOpUnmatched", "StaleArtifact",
-    "StaleInput", "Stance", "Symbol", "SymbolFixed", "SymbolJoined", "TorchLoaded", "TraceArtifact",
-    "UnknownEvent", "Where", "event_types",
+    "CachedWork", "Capture", "ChildEnd", "CloneKept", "CloneRemoved", "Compared", "CompileError",
+    "CompileRequest", "ConfigValue", "CudagraphRecord", "CudagraphSkip", "Decorated", "Dispatch",
+    "EffectRemoved", "Event", "EventsLost", "FactorChange", "FrameCalls", "FrameEnd", "FrameStart",
+    "FusionCalled", "FusionCompile", "FusionEnabled", "GeneratedCode", "Graph", "GraphBreak", "Guard",
+    "GuardAudit", "GuardViolation", "Guards", "Header", "HookError", "HookState", "LinkedPass",
+    "MatchAttempt", "NearMiss", "NotCompiled", "OpWrong", "OpsChecked", "Outcome", "PaddingLeak", "PassRun",
+    "Pattern", "PatternForm", "PatternPass", "PatternPassMade", "PatternProblem", "PatternRegistered",
+    "Piece", "PieceCompiled", "ProcessEnd", "ProcessMissed", "ProcessStart", "Reason", "RecompileLimit",
+    "RecompileReason", "ReplacementWrong", "ReplacementsChecked", "SizeBranch", "Span", "SpanBegin",
+    "SplitOpUnmatched", "StaleArtifact", "StaleInput", "Stance", "Symbol", "SymbolFixed", "SymbolJoined",
+    "TorchLoaded", "TraceArtifact", "UnknownEvent", "Where", "event_types",
 ]  # fmt: skip
 
 

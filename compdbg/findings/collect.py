@@ -20,6 +20,7 @@ from compdbg.findings.compile_failed import compile_failed
 from compdbg.findings.config_overridden import config_overridden
 from compdbg.findings.constant_baked import constant_baked
 from compdbg.findings.dim_specialised import dim_specialised
+from compdbg.findings.diverges import diverges
 from compdbg.findings.fusion_missed import fusion_missed
 from compdbg.findings.fusion_no_candidate import fusion_no_candidate
 from compdbg.findings.fusion_not_run import fusion_not_run
@@ -61,6 +62,7 @@ RULES: tuple[Rule, ...] = (
     config_overridden,
     constant_baked,
     dim_specialised,
+    diverges,
     fusion_missed,
     fusion_no_candidate,
     fusion_not_run,

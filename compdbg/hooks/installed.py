@@ -37,10 +37,11 @@ MODULES: dict[str, str] = {
     "aot_frames": "compdbg.hooks.aot_frames",
     "vllm": "compdbg.hooks.vllm",
     "ops": "compdbg.hooks.ops",
+    "compare": "compdbg.hooks.compare",
 }
 """Hook name -> the module of ours that holds its `HOOK`."""
 
-ON_REQUEST: dict[str, str] = {"ops": "check_ops"}
+ON_REQUEST: dict[str, str] = {"ops": "check_ops", "compare": "compare"}
 """Hook name -> the option without which it is left out."""
 
 WAITS_FOR: dict[str, tuple[str, ...]] = {
@@ -90,6 +91,7 @@ WAITS_FOR: dict[str, tuple[str, ...]] = {
     "trace_log": ("torch",),
     "torch_config": ("torch", "torch._dynamo.eval_frame", "torch._dynamo.output_graph"),
     "ops": ("torch",),
+    "compare": ("torch._dynamo.output_graph",),
     "aot_frames": (
         "torch._dynamo.convert_frame",
         "torch._dynamo.aot_compile",

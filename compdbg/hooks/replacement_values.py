@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from compdbg.hooks.node_values import evaluate
@@ -20,7 +20,7 @@ TOLERANCE = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-2, "bfloat16": 5e-2
 """Of an output's largest value; fp8 and what is not named here: an eighth."""
 ROUNDS = ("round", "floor", "ceil", "trunc", "sign", "int8", "float8", "quant", "argmax", "topk", "sort")
 """An op of these turns the last bit of an input into a whole step: a few steps are no fault."""
-_TALKS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send", "recv", "barrier")
+TALKS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send", "recv", "barrier")
 _EMPTY = ("empty.", "empty_like", "new_empty", "empty_strided", "empty_permuted")
 
 
@@ -129,7 +129,7 @@ def can_run(nodes: set[Any]) -> bool:
     tag = sys.modules["torch"].Tag.nondeterministic_seeded
     names = [str(node.target) for node in nodes]
     seeded = any(tag in getattr(node.target, "tags", ()) for node in nodes)
-    return not seeded and not any(word in name for name in names for word in _TALKS)
+    return not seeded and not any(word in name for name in names for word in TALKS)
 
 
 def run(members: set[Any], wanted: set[Any], inputs: Inputs) -> dict[Any, Any] | None:
@@ -173,7 +173,9 @@ def _poison(modes: Any) -> Any:
     return Poison()
 
 
-def difference(old: Any, new: Any, rounds: bool) -> tuple[float | None, float | None] | None:
+def difference(
+    old: Any, new: Any, rounds: bool, tolerance: Mapping[str, float] = TOLERANCE
+) -> tuple[float | None, float | None] | None:
     """The largest absolute and relative difference, if it is more than the dtype explains."""
     torch = sys.modules["torch"]
     if not isinstance(old, torch.Tensor) or not isinstance(new, torch.Tensor) or not old.numel():
@@ -184,7 +186,11 @@ def difference(old: Any, new: Any, rounds: bool) -> tuple[float | None, float | 
     apart[(one == other) | (one.isnan() & other.isnan())] = 0
     finite = one[one.isfinite()].abs()
     scale = float(finite.max()) if finite.numel() else 0.0
-    allowed = 0.0 if exact else scale * TOLERANCE.get(str(old.dtype).removeprefix("torch."), 0.125)
+    allowed = (
+        0.0
+        if exact
+        else scale * tolerance.get(str(old.dtype).removeprefix("torch."), 0.125 if tolerance else 1e-12)
+    )
     off = apart > allowed
     count = int(off.sum())
     steps_only = rounds and bool((apart <= max(1.0, scale / 8))[off].all())

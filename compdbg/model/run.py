@@ -31,6 +31,7 @@ from compdbg.model.mutation import (
     build_kept_copies,
     build_lost_writes,
 )
+from compdbg.model.numerics import Comparison, build_comparisons
 from compdbg.model.ops import WrongOp, build_wrong_ops
 from compdbg.model.passes import Pass, build_passes
 from compdbg.model.pipeline import (
@@ -180,6 +181,10 @@ class Run:
     @cached_property
     def lookups(self) -> list[Lookup]:
         return build_lookups(self.log)
+
+    @cached_property
+    def comparisons(self) -> list[Comparison]:
+        return build_comparisons(self.log)
 
     @cached_property
     def stalls(self) -> list[Stall]:

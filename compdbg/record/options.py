@@ -14,6 +14,7 @@ class Options(Struct, frozen=True, kw_only=True, omit_defaults=True):
     inductor_patterns: bool = False
     check_ops: bool = False
     check_replacements: bool = False
+    compare: Literal["", "eager"] = ""
     source: bool = True
     skip: tuple[str, ...] = ()
     """Hooks switched off by `--no-HOOK`."""

@@ -11,12 +11,13 @@ from compdbg.views.frames import frames
 from compdbg.views.fusion import fusion
 from compdbg.views.guards import guards
 from compdbg.views.health import health
+from compdbg.views.numerics import numerics
 from compdbg.views.passes import passes
 from compdbg.views.sizes import sizes
 from compdbg.views.splits import splits
 from compdbg.views.summary import summary
 from compdbg.views.time import time
-from compdbg.views.unmeasured import memory, numerics
+from compdbg.views.unmeasured import memory
 
 VIEWS: dict[str, ViewMaker] = {
     "summary": summary,

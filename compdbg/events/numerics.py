@@ -1,0 +1,31 @@
+"""Results of compiled graphs beside those of the same graph in eager, under `--compare eager`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from compdbg.events.base import Event, Where
+
+Check = Literal["equal", "differs", "not-checked"]
+
+
+class Compared(Event, frozen=True):
+    """One call of one compiled graph, beside the graph run by eager on the same inputs.
+
+    `output` is the first result that differs; `max_abs` and `max_rel` (of its largest value) are None
+    where one side has NaN and the other a number. `reason` says why a call was not checked.
+    """
+
+    graph: str
+    call: int
+    check: Check
+    inputs: str = ""
+    output: int | None = None
+    dtype: str = ""
+    max_abs: float | None = None
+    max_rel: float | None = None
+    reason: str = ""
+    frame: str = ""
+    where: Where | None = None
+    backend: str = ""
+    compile_id: str | None = None

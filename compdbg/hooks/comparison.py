@@ -1,0 +1,120 @@
+"""What a graph gives in eager, twice; and whether compiled results are within what that leaves open."""
+
+from __future__ import annotations
+
+import operator
+import sys
+from typing import Any
+
+from compdbg.hooks.replacement_values import ROUNDS, TALKS, difference
+
+COPIED_BYTES = 256 << 20
+TOLERANCE = {"float64": 1e-7, "float32": 1e-3, "float16": 2e-2, "bfloat16": 1e-1, "complex64": 1e-3}
+"""Of a result's largest value: a compiler keeps more precision between ops than eager does."""
+
+
+class NotComparable(Exception):
+    """Why a call is not compared."""
+
+
+class Reference:
+    """A graph as Dynamo made it, to be run by eager."""
+
+    def __init__(self, gm: Any) -> None:
+        self.gm = gm
+        names = [f"{node.target} {node.args}" for node in gm.graph.nodes if node.op.startswith("call")]
+        self.writes = any(map(_writes, gm.graph.nodes))
+        self.talks = any(word in name for name in names for word in TALKS)
+        self.rounds = any(word in name for name in names for word in (*ROUNDS, *_DECIDES))
+
+    def results(self, args: tuple[Any, ...]) -> list[Any]:
+        """What eager gives for these inputs, which stay as they are.
+
+        Raises:
+            NotComparable: it can't be run beside the program, or gives other results each time.
+        """
+        torch = sys.modules["torch"]
+        if self.talks:
+            raise NotComparable("the graph talks to other ranks")
+        if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
+            raise NotComparable("a CUDA graph is captured")
+        devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
+        with torch.random.fork_rng(devices=devices), torch.no_grad():
+            first, second = self._run(args), self._run(args)
+        for one, other in zip(first, second, strict=True):
+            if difference(one, other, rounds=False, tolerance={}) is not None:
+                raise NotComparable("eager itself gives another result each time")
+        return first
+
+    def difference(self, expected: list[Any], result: Any) -> dict[str, Any] | None:
+        """The first result that differs; None if all are as expected."""
+        for number, (one, other) in enumerate(zip(expected, _tensors(result), strict=False)):
+            if one is None or other is None or one.shape != other.shape:
+                continue
+            found = difference(one, other, self.rounds, TOLERANCE)
+            if found is not None:
+                dtype = str(one.dtype).removeprefix("torch.")
+                return {"output": number, "dtype": dtype, "max_abs": found[0], "max_rel": found[1]}
+        return None
+
+    def _run(self, args: tuple[Any, ...]) -> list[Any]:
+        results = _tensors(self.gm(*(_copies(args) if self.writes else args)))
+        inputs = {id(a) for a in args}
+        return [r.clone() if r is not None and id(r) in inputs else r for r in results]
+
+
+_DECIDES = ("argmin", "sort", "gt", "lt", "ge", "le", "eq", "ne", "where", "unique", "nonzero", "multinomial")
+"""Ops that turn the last bit of an input into another result altogether."""
+
+
+def backend_of(output_graph: Any) -> str:
+    compiler = getattr(output_graph, "compiler_fn", None)
+    for name in ("compiler_name", "_compiler_name", "__name__"):
+        found = getattr(compiler, name, None)
+        if isinstance(found, str):
+            return found
+    return type(compiler).__name__
+
+
+def _writes(node: Any) -> bool:
+    """Whether a node writes to a tensor: an item, a method or function in place, a mutating op, `out=`."""
+    if node.op == "call_method":
+        return str(node.target).endswith("_") and not str(node.target).endswith("__")
+    if node.op != "call_function":
+        return False
+    name = getattr(node.target, "__name__", "")
+    schema = getattr(getattr(node.target, "default", node.target), "_schema", None)
+    return (
+        node.target is operator.setitem
+        or "out" in node.kwargs
+        or (name.endswith("_") and not name.endswith("__"))
+        or (
+            name.startswith("i")
+            and getattr(operator, name, None) is node.target
+            and name not in _NOT_IN_PLACE
+        )
+        or bool(getattr(schema, "is_mutable", False))
+        or "auto_functionalized" in name
+    )
+
+
+_NOT_IN_PLACE = ("is_", "is_not", "index", "inv", "invert", "itemgetter")
+
+
+def _copies(args: tuple[Any, ...]) -> list[Any]:
+    """The inputs, each in memory of its own."""
+    torch = sys.modules["torch"]
+    tensors = [a for a in args if isinstance(a, torch.Tensor)]
+    if sum(t.numel() * t.element_size() for t in tensors) > COPIED_BYTES:
+        raise NotComparable("the graph writes to its inputs, and they are too large to copy")
+    memory = [t.untyped_storage().data_ptr() for t in tensors if t.numel()]
+    if len(set(memory)) < len(memory):
+        raise NotComparable("the graph writes to its inputs, and two of them share memory")
+    return [a.detach().clone() if isinstance(a, torch.Tensor) else a for a in args]
+
+
+def _tensors(results: Any) -> list[Any]:
+    """The results in order, detached; None for what is no tensor."""
+    torch = sys.modules["torch"]
+    items = results if isinstance(results, (tuple, list)) else [results]
+    return [r.detach() if isinstance(r, torch.Tensor) else None for r in items]

@@ -1,0 +1,32 @@
+"""Compiled results beside eager's: each call that was compared, and how far apart the two were."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from compdbg.views.base import Column, Source, View
+
+
+def numerics(source: Source) -> View:
+    items = source.run.comparisons
+    counts = Counter(item.check for item in items)
+    return View(
+        name="numerics",
+        title="Results against eager",
+        items=items,
+        lines=[f"{n} {check}" for check, n in counts.most_common()],
+        columns=(
+            Column("graph", lambda c: c.graph),
+            Column("call", lambda c: str(c.call), align="right"),
+            Column("check", lambda c: c.check),
+            Column("largest difference", lambda c: _number(c.max_abs), align="right"),
+            Column("of the largest value", lambda c: _number(c.max_rel), align="right"),
+            Column("inputs", lambda c: c.inputs, wide=True),
+            Column("why not", lambda c: c.reason),
+        ),
+        empty="results were not compared with eager in this run; `compdbg run --compare eager` does",
+    )
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.3g}"

@@ -1,0 +1,177 @@
+"""Compiled results beside eager's: what differs, what is equal, and what can't be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import Tensor  # noqa: E402
+
+from compdbg.events import Compared, HookError  # noqa: E402
+from compdbg.findings.base import Finding  # noqa: E402
+from compdbg.findings.collect import find_all  # noqa: E402
+from compdbg.model.run import Run  # noqa: E402
+from compdbg.views.all import VIEWS  # noqa: E402
+from compdbg.views.base import Source  # noqa: E402
+
+pytestmark = pytest.mark.torch
+
+
+def off_by(amount: float, dtype: Any = None) -> Callable[..., Any]:
+    """A backend whose results are wrong by this."""
+
+    def backend(gm: Any, inputs: Any) -> Any:
+        return lambda *args: tuple(r + amount if r.is_floating_point() else r for r in gm(*args))
+
+    return backend
+
+
+@pytest.fixture
+def compared(record_here: Any) -> Callable[..., Run]:
+    """Compiles `step` with `backend` and calls it with each of `calls`, beside eager."""
+
+    def run(step: Callable[..., Any], backend: Any, *calls: tuple[Any, ...], **options: Any) -> Run:
+        with record_here(**{"compare": "eager", **options}) as recording:
+            compiled = torch.compile(step, backend=backend, dynamic=True)
+            for args in calls:
+                compiled(*args)
+        loaded: Run = recording.load()
+        assert [event for _, event in loaded.log.of(HookError)] == []
+        return loaded
+
+    return run
+
+
+def checks(run: Run) -> list[str]:
+    return [event.check for _, event in run.log.of(Compared)]
+
+
+def found(run: Run) -> list[Finding]:
+    return [f for f in find_all(run) if f.severity != "info"]
+
+
+def affine(x: Tensor) -> Tensor:
+    return x * 2 + 1
+
+
+X = torch.linspace(-1, 1, 6)
+
+
+def test_results_that_differ(compared: Any) -> None:
+    run = compared(affine, off_by(0.5), (X,), (X,))
+    (finding,) = found(run)
+    assert (finding.code, finding.severity, finding.cost.results) == ("diverges", "error", "wrong")
+    assert finding.title == (
+        "affine gives other results compiled than in eager: up to 0.5, 0.167 of the largest value"
+    )
+    assert finding.where is not None
+    assert finding.where.line == affine.__code__.co_firstlineno
+    assert (finding.data["call"], finding.data["output"]) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    "backend", ["eager", "aot_eager", off_by(1e-6)], ids=["eager", "aot_eager", "rounding"]
+)
+def test_results_that_are_equal(compared: Any, backend: Any) -> None:
+    run = compared(affine, backend, (X,), (X,), (torch.ones(9),))
+    assert checks(run) == ["equal", "equal", "equal"]
+    assert found(run) == []
+
+
+def test_right_at_one_size_and_wrong_at_another(compared: Any) -> None:
+    def backend(gm: Any, inputs: Any) -> Any:
+        return lambda *args: tuple(r + (r.shape[0] > 8) for r in gm(*args))
+
+    run = compared(affine, backend, (X,), (torch.ones(9),))
+    assert checks(run) == ["equal", "differs"]
+    assert found(run)[0].data["call"] == 2
+    assert found(run)[0].data["inputs"] == "float32[9]"
+
+
+def test_random_numbers_are_not_compared_and_stay_the_programs(compared: Any) -> None:
+    drawn: list[Tensor] = []
+
+    def backend(gm: Any, inputs: Any) -> Any:
+        def call(*args: Any) -> Any:
+            drawn.append(gm(*args)[0])
+            return (drawn[-1] + 0.5,)
+
+        return call
+
+    torch.manual_seed(5)
+    expected = torch.nn.functional.dropout(torch.ones(64), 0.5)
+    torch.manual_seed(5)
+    run = compared(lambda x: torch.nn.functional.dropout(x, 0.5), backend, (torch.ones(64),))
+    assert checks(run) == ["not-checked"]
+    assert "each time" in run.comparisons[0].reason
+    assert found(run) == []
+    assert torch.equal(drawn[0], expected)
+
+
+def test_inputs_that_are_written_to_are_written_to_once(compared: Any) -> None:
+    def step(x: Tensor, total: Tensor) -> Tensor:
+        total.add_(x)
+        x[0] = 7
+        return total * 2
+
+    total, x = torch.zeros(4), torch.ones(4)
+    run = compared(step, "aot_eager", (x, total))
+    assert checks(run) == ["equal"]
+    assert total.tolist() == [1, 1, 1, 1]
+    assert x.tolist() == [7, 1, 1, 1]
+
+
+def test_written_inputs_that_share_memory_are_not_compared(compared: Any) -> None:
+    def step(x: Tensor, y: Tensor) -> Tensor:
+        x.add_(1)
+        return x + y
+
+    pool = torch.zeros(8)
+    run = compared(step, "eager", (pool[:4], pool[2:6]))
+    assert checks(run) == ["not-checked"]
+    assert "share memory" in run.comparisons[0].reason
+
+
+def test_nan_on_one_side(compared: Any) -> None:
+    run = compared(affine, off_by(float("nan")), (X,))
+    assert "NaN or infinity" in found(run)[0].title
+
+
+def test_a_choice_at_the_edge_is_no_divergence(compared: Any) -> None:
+    def step(x: Tensor) -> Tensor:
+        return (x > 0.5).float()
+
+    def backend(gm: Any, inputs: Any) -> Any:
+        return lambda *args: (
+            (gm(args[-1] + 1e-7)[0],) if len(args) == 1 else (gm(*args[:-1], args[-1] + 1e-7)[0],)
+        )
+
+    x = torch.linspace(0, 1, 1001)
+    x[500] = 0.5
+    assert checks(compared(step, backend, (x,))) == ["equal"]
+
+
+def test_gradients_are_as_without_it(compared: Any) -> None:
+    weight = torch.ones(4, requires_grad=True)
+
+    def step(x: Tensor) -> Tensor:
+        return (x * weight).sum()
+
+    with_it = compared(lambda x: x.sin(), "aot_eager", (weight,))
+    assert checks(with_it) == ["equal"]
+    torch.compile(step, backend="aot_eager")(torch.ones(4)).backward()
+    assert weight.grad is not None
+    assert weight.grad.tolist() == [1, 1, 1, 1]
+
+
+def test_the_view_and_a_run_that_compared_nothing(compared: Any) -> None:
+    run = compared(affine, "eager", (X,))
+    view = VIEWS["numerics"](Source(run, []))
+    assert [(item.graph, item.check) for item in view.items] == [("0/0", "equal")]  # type: ignore[attr-defined]
+    without = compared(affine, off_by(0.5), (X,), compare="")
+    assert VIEWS["numerics"](Source(without, [])).items == []
+    assert found(without) == []
