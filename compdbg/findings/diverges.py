@@ -35,8 +35,8 @@ def _finding(found: list[Comparison]) -> Finding:
         severity="error",
         title=f"{name} gives other results compiled than in eager: {apart}",
         cause=(
-            f"Graph {first.graph} of {at(first.where)}, compiled by {first.backend or 'its backend'}, differs "
-            f"at call {first.call} in result {first.output} ({first.dtype}): {apart}. Eager was run "
+            f"Graph {first.graph} of {at(first.where)}, compiled by {first.backend or 'its backend'}, "
+            f"differs at call {first.call} in result {first.output} ({first.dtype}): {apart}. Eager was run "
             f"twice on the same inputs ({first.inputs}) and agreed with itself.{more}"
         ),
         suggestion="`compdbg bisect` with the same command finds the stage, pass or piece.",

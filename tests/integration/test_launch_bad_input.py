@@ -64,7 +64,8 @@ class TestUsage:
     def test_help_lists_what_works(self, compdbg: Callable[..., Went]) -> None:
         text = compdbg("run", "--help").stdout.decode()
         assert "--inductor-patterns" in text
-        assert "--check-replacements" not in text
+        assert "--check-replacements" in text
+        assert "--sizes" not in text
 
     @pytest.mark.parametrize(
         ("command", "status"), [("nowhere", 127), ("./nowhere", 127), ("./program.py", 126)]
