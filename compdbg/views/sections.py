@@ -55,6 +55,9 @@ _SECTION_OF = {
     "code": ("side-effect-removed", "clone-removed", "clone-kept", "op-schema-wrong", "rank-divergence"),
     "environment": ("config-overridden", "recorder-degraded"),
 }  # fmt: skip
+_COMPILES = frozenset(
+    ("compile-failed", "recompiles", "recompile-limit", "graph-break", "nothing-compiled", "dim-specialised")
+)
 _BY_CODE = {code: section for section, codes in _SECTION_OF.items() for code in codes}
 
 
@@ -62,3 +65,8 @@ def section_of(finding: Finding) -> Section:
     """Where a finding's evidence is drawn; the events for a code that no section is made for."""
     wanted = _BY_CODE.get(finding.code, "events")
     return next(section for section in SECTIONS if section.id == wanted)
+
+
+def place_of(finding: Finding) -> str:
+    """The part of that section that shows it: the view of a section of several, or the section."""
+    return "frames" if finding.code in _COMPILES else section_of(finding).id

@@ -31,7 +31,9 @@ def test_wrong_output_at_batch_17(open_page: Open, serving_report: Path) -> None
     assert in_sight(page, "#F1")
     assert page.locator("#F1 .source .here code").inner_text().strip() == "if x.shape[0] > 16:"
     page.locator("#F1").get_by_role("link", name="Show in Guards and recompiles").click()
-    page.locator('.drawn[data-view="guards"] tr.opens', has_text="SHAPE_ENV").click()
+    row = page.locator('.drawn[data-view="guards"] tr.opens')
+    assert row.count() == 1
+    row.click()
     detail = page.locator('.drawn[data-view="guards"] .below').inner_text()
     assert '"call":17' in detail
     assert "x.shape[0] = 17" in detail

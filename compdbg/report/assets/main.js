@@ -82,7 +82,8 @@ function drawViews(data) {
 function viewGrid(name, view) {
   const columns = view.columns.map((c) => {
     const at = column(c.cells);
-    return { title: c.title, align: c.align, wide: c.wide, at, tone: (n) => (TONES[at(n)] ? `tone ${TONES[at(n)]}` : "") };
+    const tone = (n) => (c.title === "false on" && at(n) ? "error" : TONES[at(n)]);
+    return { title: c.title, align: c.align, wide: c.wide, at, tone: (n) => (tone(n) ? `tone ${tone(n)}` : "") };
   });
   const shown = view.columns.length ? view.columns[0].cells : [];
   const count = Array.isArray(shown) ? shown.length : shown.at.length;
@@ -223,7 +224,7 @@ async function follow() {
   const name = slash < 0 ? fragment : fragment.slice(0, slash);
   const rest = slash < 0 ? "" : decoded(fragment.slice(slash + 1));
   if (name === "event") return showEvent(rest);
-  const target = byId(name) ?? place(name);
+  const target = (rest && grids.has(name) && place(name)) || byId(name) || place(name);
   if (!target) return undefined;
   if (name === "events") await eventsReady().then((made) => rest && made.grid.setFilter(rest, { keep: false }));
   else if (rest && grids.has(name)) grids.get(name).setFilter(rest, { keep: false });
@@ -305,6 +306,7 @@ function watchSections() {
 }
 
 function openForPrint() {
+  drawAbove(byId("events"));
   document.querySelectorAll("article.finding details").forEach((one) => one.setAttribute("open", ""));
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -58,12 +59,19 @@ def view_data(view: View) -> dict[str, Any]:
             for column in view.columns
         ],
     }
-    if view.shown is not None and len(view.shown) < len(items):
-        telling = {id(item) for item in view.shown}
+    telling = {id(item) for item in _telling(view)}
+    if len(telling) < len(items):
         data["telling"] = [n for n, item in enumerate(kept) if id(item) in telling]
     if view.name in _DRAWN:
         data["rows"] = pack_rows([plain(item) for item in kept])
     return data
+
+
+def _telling(view: View) -> Sequence[Any]:
+    """The rows to begin with: those that the view shows; of guards those that were false, if any were."""
+    if view.name == "guards":
+        return [row for row in view.items if getattr(row, "violations", 0)] or view.items
+    return view.items if view.shown is None else view.shown
 
 
 def shown(text: str) -> str:

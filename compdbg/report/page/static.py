@@ -13,7 +13,7 @@ from compdbg.report.page.data import shown
 from compdbg.views.all import VIEWS
 from compdbg.views.base import Source
 from compdbg.views.explanation import Explanation, explain
-from compdbg.views.sections import SECTIONS, Section, section_of
+from compdbg.views.sections import SECTIONS, Section, place_of, section_of
 from compdbg.views.source_lines import lines_around
 from compdbg.views.summary import facts, verdict
 
@@ -38,7 +38,7 @@ def body(contents: Contents) -> str:
             '<main id="main">',
             _verdict(contents),
             _findings(source),
-            *(_section(source, section) for section in SECTIONS),
+            *(_section(contents, section) for section in SECTIONS),
             _footer(contents),
             "</main>",
             "</div>",
@@ -169,7 +169,7 @@ def _actions(finding: Finding) -> str:
     section = section_of(finding)
     return (
         '<p class="actions">'
-        f'<a class="button" href="#{section.id}{_filter(finding)}">Show in {section.title}</a>'
+        f'<a class="button" href="#{place_of(finding)}{_filter(finding)}">Show in {section.title}</a>'
         f'<span class="copy" data-copy="compdbg explain --code {text(finding.code)}">'
         f"<code>compdbg explain --code {text(finding.code)}</code></span>"
         f'<span class="fingerprint">fingerprint <code>{text(finding.fingerprint)}</code></span></p>'
@@ -177,13 +177,14 @@ def _actions(finding: Finding) -> str:
 
 
 def _filter(finding: Finding) -> str:
-    """What its section is to be filtered by, where the finding names it."""
-    subject: Any = finding.data.get("pass") if finding.code.startswith(("fusion-", "pattern-")) else None
+    """What the table there is to be filtered by, where the finding names it."""
+    key = "expr" if finding.code == "guard-dropped-violated" else "pass"
+    subject: Any = finding.data.get(key)
     return f"/{quote(subject, safe='')}" if isinstance(subject, str) and subject else ""
 
 
-def _section(source: Source, section: Section) -> str:
-    parts = "".join(_view(source, name, section) for name in section.views)
+def _section(contents: Contents, section: Section) -> str:
+    parts = "".join(_view(contents, name, section) for name in section.views)
     return (
         f'<section id="{section.id}" class="area" aria-labelledby="{section.id}-title">'
         f'<h2 id="{section.id}-title">{section.title}</h2><p class="about">{section.about}</p>'
@@ -191,10 +192,12 @@ def _section(source: Source, section: Section) -> str:
     )
 
 
-def _view(source: Source, name: str, section: Section) -> str:
+def _view(contents: Contents, name: str, section: Section) -> str:
     """What a view adds up to; its rows are drawn by the script."""
+    source = contents.source
     if name == "events":
-        title, lines, empty, rows = "Events", [], "", len(source.run.log.records)
+        carried = contents.carried
+        title, lines, empty, rows = "Events", list(carried.left_out), "", len(carried.records)
     else:
         view = VIEWS[name](source)
         title, lines, empty, rows = view.title, list(view.lines), view.empty, len(view.items)
@@ -211,7 +214,7 @@ def _view(source: Source, name: str, section: Section) -> str:
     count = f"{rows:,} row{'s' * (rows != 1)}"
     return (
         f'{heading}{words}<div class="drawn" data-view="{name}">'
-        f"<noscript><p>{count}, which need JavaScript; as text: <code>compdbg show {name}</code></p>"
+        f"<noscript><p>{count}, drawn with JavaScript; as text: <code>compdbg show {name}</code></p>"
         "</noscript></div>"
     )
 
