@@ -22,7 +22,7 @@ def exercise() -> Iterator[Check]:
     with tempfile.TemporaryDirectory(prefix="compdbg-doctor-") as scratch:
         folder = Path(scratch) / "run"
         environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": f"{scratch}/cache"}
-        command = [sys.executable, "-m", "compdbg", "run", "--quiet", "--check-ops", "-o", str(folder)]
+        command = [sys.executable, "-m", "compdbg", "run", "--quiet", "-o", str(folder)]
         process = subprocess.run(
             [*command, "-m", "compdbg.doctor.program"],
             capture_output=True,
@@ -41,7 +41,7 @@ def exercise() -> Iterator[Check]:
 
 def judge(log: Log) -> Iterator[Check]:
     """The state of each hook, from what it said of itself and what it recorded."""
-    from compdbg.hooks.installed import MODULES, load_hook
+    from compdbg.hooks.installed import MODULES, ON_REQUEST, load_hook
     from compdbg.hooks.third_party import third_party_names
 
     states: dict[str, list[HookState]] = defaultdict(list)
@@ -49,6 +49,10 @@ def judge(log: Log) -> Iterator[Check]:
         states[event.hook].append(event)
     errors = {event.hook: event.error for _, event in log.of(HookError)}
     for name in MODULES:
+        if name in ON_REQUEST and not states[name]:
+            option = ON_REQUEST[name].replace("_", "-")
+            yield Check(check=f"hook {name}", state="unused", detail=f"only with compdbg run --{option}")
+            continue
         hook = load_hook(name)
         recorded = sum(len(log.of(kind)) for kind in hook.proof)
         yield _hook(name, states[name], errors.get(name), recorded, proves=bool(hook.proof))

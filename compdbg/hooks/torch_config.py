@@ -229,5 +229,4 @@ HOOK = Hook(
         Part("torch._dynamo.output_graph", _install_compile),
     ),
     (_SET, _COMPILE, _REQUEST),
-    proof=(ConfigValue,),
 )
