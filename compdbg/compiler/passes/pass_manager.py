@@ -39,18 +39,26 @@ def _imported(place: str) -> MakePass:
 
 _registry: list[tuple[str, MakePass]] = [
     ("eliminate_noops", lambda config: NoOpEliminationPass()),
+    ("fuse_allreduce_rms", _imported("fusion.allreduce_rms_fusion:AllReduceRMSNormFusionPass")),
     ("fuse_norm_quant", _imported("fusion.rms_quant_fusion:RMSNormQuantFusionPass")),
     ("fuse_act_quant", _imported("fusion.act_quant_fusion:ActivationQuantFusionPass")),
     ("fuse_rope_kvcache", _imported("fusion.rope_kvcache_fusion:RoPEKVCacheFusionPass")),
     ("enable_qk_norm_rope_fusion", _imported("fusion.qk_norm_rope_fusion:QKNormRoPEFusionPass")),
     ("fuse_qkv_projection", _imported("fusion.qkv_projection_fusion:QKVProjectionFusionPass")),
+    ("fuse_collectives", _imported("fusion.collective_fusion:CollectiveFusionPass")),
 ]
 
 
 _TIDYING = frozenset({"eliminate_noops"})
 _FOLD, _UNFOLD = "utility.blocks:FoldBlocksPass", "utility.blocks:UnfoldBlocksPass"
 _OF_BLOCKS = frozenset(
-    {"fuse_norm_quant", "fuse_act_quant", "fuse_rope_kvcache", "enable_qk_norm_rope_fusion"}
+    {
+        "fuse_allreduce_rms",
+        "fuse_norm_quant",
+        "fuse_act_quant",
+        "fuse_rope_kvcache",
+        "enable_qk_norm_rope_fusion",
+    }
 )
 """Fusions that match building blocks, which stand as one operator each while they run."""
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 import torch
+import torch.distributed as dist
 from msgspec import Struct
 from torch import fx
 
@@ -52,8 +54,22 @@ class Proof(Struct, frozen=True, kw_only=True):
 def prove(fusion: HasForms, device: str = "cpu", tolerance: float = 1e-2) -> Proof:
     """Prove every pattern of a pass on `device`."""
     forms = list(fusion.patterns())
-    problems = [problem for form in forms for problem in _problems(form, device, tolerance)]
+    with _some_ranks():
+        problems = [problem for form in forms for problem in _problems(form, device, tolerance)]
     return Proof(name=fusion.name, forms=len(forms), problems=problems)
+
+
+@contextmanager
+def _some_ranks() -> Iterator[None]:
+    """Patterns of collectives need a process group; one of this process alone will do."""
+    if not dist.is_available() or dist.is_initialized():
+        yield
+        return
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
 
 
 def proved(fusion: HasForms, device: str = "cpu") -> Proof:

@@ -40,7 +40,8 @@ class RMSNormQuantFusionPass(FusionPass):
         yield _residual_only()
 
 
-def _form(pattern: Any, replacement: Any, to: torch.dtype | None) -> FusionPattern:
+def norm_form(pattern: Any, replacement: Any, to: torch.dtype | None) -> FusionPattern:
+    """A form over `x`, `weight` and, by the pattern's parameters, `residual`, `scale`, `group`."""
     names = pattern.__code__.co_varnames[: pattern.__code__.co_argcount]
 
     def make(tokens: int, width: int, dtype: torch.dtype) -> list[Tensor]:
@@ -74,7 +75,7 @@ def _residual_static(to: torch.dtype) -> FusionPattern:
     ) -> Any:
         return norms.add_rms_norm_static_quant(x, residual, weight, scale, eps, style, to)
 
-    return _form(named(f"residual_norm_static_{SHORT[to]}", pattern), replacement, to)
+    return norm_form(named(f"residual_norm_static_{SHORT[to]}", pattern), replacement, to)
 
 
 def _residual_dynamic(to: torch.dtype) -> FusionPattern:
@@ -86,7 +87,7 @@ def _residual_dynamic(to: torch.dtype) -> FusionPattern:
     def replacement(x: Tensor, residual: Tensor, weight: Tensor, eps: float, style: int, group: int) -> Any:
         return norms.add_rms_norm_dynamic_quant(x, residual, weight, eps, style, group, to)
 
-    return _form(named(f"residual_norm_dynamic_{SHORT[to]}", pattern), replacement, to)
+    return norm_form(named(f"residual_norm_dynamic_{SHORT[to]}", pattern), replacement, to)
 
 
 def _static(to: torch.dtype) -> FusionPattern:
@@ -96,7 +97,7 @@ def _static(to: torch.dtype) -> FusionPattern:
     def replacement(x: Tensor, weight: Tensor, scale: Tensor, eps: float, style: int) -> Any:
         return norms.rms_norm_static_quant(x, weight, scale, eps, style, to)
 
-    return _form(named(f"norm_static_{SHORT[to]}", pattern), replacement, to)
+    return norm_form(named(f"norm_static_{SHORT[to]}", pattern), replacement, to)
 
 
 def _dynamic(to: torch.dtype) -> FusionPattern:
@@ -106,7 +107,7 @@ def _dynamic(to: torch.dtype) -> FusionPattern:
     def replacement(x: Tensor, weight: Tensor, eps: float, style: int, group: int) -> Any:
         return norms.rms_norm_dynamic_quant(x, weight, eps, style, group, to)
 
-    return _form(named(f"norm_dynamic_{SHORT[to]}", pattern), replacement, to)
+    return norm_form(named(f"norm_dynamic_{SHORT[to]}", pattern), replacement, to)
 
 
 def _residual_only() -> FusionPattern:
@@ -117,4 +118,4 @@ def _residual_only() -> FusionPattern:
     def replacement(x: Tensor, residual: Tensor, weight: Tensor, eps: float, style: int) -> Any:
         return norms.add_rms_norm(x, residual, weight, eps, style)
 
-    return _form(named("residual_norm", pattern), replacement, None)
+    return norm_form(named("residual_norm", pattern), replacement, None)

@@ -1,0 +1,57 @@
+"""One rank of a tensor-parallel decoder: prints what fused, and how far it is from the whole model.
+
+python -m tests.compiler.ranks_program RANK RANKS FOLDER QUANT
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+import compdbg
+import tests.compiler.passes_only  # noqa: F401
+from compdbg.compiler import CompilationConfig, CompilationMode, use_config
+from fixtures.models import CausalLM
+from fixtures.models.attention import OPERATOR
+from fixtures.models.parallel import shard
+from tests.compiler.test_fusions_on_models import TINY, hidden
+
+FLAGS = ("fuse_allreduce_rms", "fuse_norm_quant", "fuse_act_quant", "fuse_collectives")
+
+
+def main() -> None:
+    rank, ranks, folder, quant = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]), sys.argv[4]
+    dist.init_process_group("gloo", init_method=f"file://{folder}/ranks", rank=rank, world_size=ranks)
+    config = TINY.with_(kv_heads=4, ffn=512, quant="" if quant == "plain" else quant)
+    fusing = CompilationConfig(
+        backend="passes-only",
+        splitting_ops=[OPERATOR],
+        pass_config=dict.fromkeys(FLAGS, True),
+        disable_cache=True,
+    )
+    with compdbg.record(folder / f"run{rank}") as run, torch.inference_mode():
+        with use_config(CompilationConfig(mode=CompilationMode.NONE)):
+            whole = CausalLM.random(config)
+        with use_config(fusing):
+            share = shard(CausalLM.random(config), rank, ranks)
+        apart = [(hidden(share, n) - hidden(whole, n)).abs() for n in (3, 1, 40)]
+    fusion = run.load().fusion
+    print(
+        json.dumps(
+            {
+                "fired": {p.name: p.matched for p in fusion.passes if p.custom},
+                "outcomes": sorted({row.outcome for row in fusion.rows if row.custom}),
+                "apart": [float(a.mean()) for a in apart],
+            }
+        )
+    )
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+"""A decoder spread over ranks: the same results as the whole, and the same decisions on every rank."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from compdbg.compiler.passes.fusion.collective_fusion import CollectiveFusionPass
+
+pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")]
+ROOT = Path(__file__).parents[2]
+functional = torch.ops._c10d_functional
+
+
+def on_ranks(ranks: int, folder: Path, quant: str) -> list[dict]:
+    command = [sys.executable, "-W", "ignore", "-m", "tests.compiler.ranks_program"]
+    processes = [
+        subprocess.Popen(
+            [*command, str(rank), str(ranks), str(folder), quant],
+            cwd=ROOT,
+            env={**os.environ, "RANK": str(rank), "OMP_NUM_THREADS": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(ranks)
+    ]
+    try:
+        said = [process.communicate(timeout=600) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    failed = [err[-3000:] for process, (_, err) in zip(processes, said, strict=True) if process.returncode]
+    assert not failed, failed[0]
+    return [json.loads(out.splitlines()[-1]) for out, _ in said]
+
+
+def documented(model: str) -> dict[str, int]:
+    text = (ROOT / "docs" / "fusions.md").read_text()
+    rows = re.findall(r"^\| (\w[\w ]*) \| `(\w+Pass)` \| (\d+) \|$", text, re.MULTILINE)
+    return {name: int(count) for kind, name, count in rows if kind == model}
+
+
+@pytest.mark.parametrize(
+    ("ranks", "quant", "tolerance"),
+    [
+        (2, "plain", 1e-5),
+        pytest.param(4, "plain", 1e-5, marks=pytest.mark.slow),
+        pytest.param(2, "per_token_int8", 0.05, marks=pytest.mark.slow),
+        pytest.param(2, "static_fp8", 0.05, marks=pytest.mark.slow),
+    ],
+)
+def test_a_decoder_over_ranks(ranks, quant, tolerance, tmp_path):
+    answers = on_ranks(ranks, tmp_path, quant)
+    wanted = documented("over ranks" if quant == "plain" else "over ranks quantised")
+    for answer in answers:
+        assert {name: answer["fired"][name] for name in wanted} == wanted
+        assert "missed" not in answer["outcomes"]
+        # A rank's share of a row has a scale of its own where rows are quantised.
+        assert max(answer["apart"]) < tolerance
+    assert all(answer["fired"] == answers[0]["fired"] for answer in answers)
+
+
+def coalesced(function, *inputs):
+    module = make_fx(function, tracing_mode="fake")(*inputs)
+    fusion = CollectiveFusionPass()
+    fusion(module.graph)
+    module.graph.lint()
+    counts = {
+        name: sum(str(n.target) == f"_c10d_functional.{name}.default" for n in module.graph.nodes)
+        for name in ("all_reduce", "all_reduce_coalesced")
+    }
+    return fusion.matched_count, counts
+
+
+def summed(x, kind="sum", ranks="0"):
+    return functional.wait_tensor(functional.all_reduce(x, kind, ranks))
+
+
+def test_sums_that_do_not_need_each_other_are_one_collective():
+    def forward(x, y):
+        a, b = functional.all_reduce(x.sin(), "sum", "0"), functional.all_reduce(y.cos(), "sum", "0")
+        both = functional.wait_tensor(a) + functional.wait_tensor(b)
+        return summed(both * 2)
+
+    x, y = torch.randn(4, 8), torch.randn(3, 8)[:1]
+    assert coalesced(forward, x, y) == (1, {"all_reduce": 1, "all_reduce_coalesced": 1})
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        lambda x, y: summed(summed(x) + y),
+        lambda x, y: summed(x) + summed(y, "max"),
+        lambda x, y: summed(x) + summed(y, ranks="1"),
+        lambda x, y: summed(x) + summed(y.double()),
+    ],
+    ids=["one needs the other", "another reduction", "another group", "another dtype"],
+)
+def test_sums_that_stay_apart(forward):
+    x = torch.randn(4, 8)
+    assert coalesced(forward, x, x.clone()) == (0, {"all_reduce": 2, "all_reduce_coalesced": 0})
