@@ -33,7 +33,12 @@ class Asked(NamedTuple):
 
 
 def asked_of(optimize: FrameType) -> Asked | None:
-    """What the `torch.compile` (or `torch._dynamo.optimize`) that runs in these frames was asked."""
+    """What the `torch.compile` (or `torch._dynamo.optimize`) that runs in these frames was asked.
+
+    Several hooks observe the same function of torch's, one around the other: their frames are passed over.
+    """
+    while userline.is_our_file(optimize.f_code.co_filename) and optimize.f_back is not None:
+        optimize = optimize.f_back
     compile_frame, caller = _frames_of(optimize)
     if caller is None:
         return None

@@ -30,8 +30,8 @@ _ALLOWED = {
 """Recompiles of one subject that an expert expects; of what takes few values (dtypes, types,
 None or a tensor, flags), one for each of three values."""
 _OTHERS_ALLOWED = 2
-
-
+_STATIC_ALLOWED = 2
+"""Under `dynamic=False` an entry for each size is what was asked for: a few are no surprise."""
 _COUNTED_APART = ("instance", "backend")
 """torch counts the entries of each instance, and of each backend, by themselves."""
 
@@ -102,12 +102,17 @@ def build_histories(frames: Frames) -> list[History]:
             key = (compiled.process, compiled.request, compiled.life, compiled.function)
             found[key].append(compiled)
     return [
-        History(function=key[3], compiles=compiles, groups=_groups(compiles))
+        History(function=key[3], compiles=compiles, groups=_groups(compiles, _is_static(frames, key[1])))
         for key, compiles in found.items()
     ]
 
 
-def _groups(compiles: list[Compile]) -> list[Group]:
+def _is_static(frames: Frames, request: str) -> bool:
+    asked = frames.requests.get(request)
+    return asked is not None and asked[1].dynamic is False
+
+
+def _groups(compiles: list[Compile], static: bool) -> list[Group]:
     causes: dict[tuple[str, str, str, int | None], list[tuple[Cause, Compile, Reason]]] = defaultdict(list)
     answered: dict[str, Answered] = defaultdict(dict)
     first_of: set[str] = set()
@@ -118,13 +123,14 @@ def _groups(compiles: list[Compile]) -> list[Group]:
             cause, reason = main_cause(compiled.reasons, answered[compiled.frame])
             causes[compiled.frame, *cause.group].append((cause, compiled, reason))
             answered[compiled.frame][cause.group] = _number(compiled.compile_id)
-    groups = [_group(found) for found in causes.values()]
+    groups = [_group(found, static) for found in causes.values()]
     return sorted(groups, key=lambda g: (g.resumed, -g.recompiles, g.cause, g.subject))
 
 
-def _group(found: list[tuple[Cause, Compile, Reason]]) -> Group:
+def _group(found: list[tuple[Cause, Compile, Reason]], static: bool) -> Group:
     first = found[0][0]
     special = {value for cause, _, _ in found if cause.kind in ("shape", "value") for value in cause.special}
+    allowed = _ALLOWED.get(first.kind, _OTHERS_ALLOWED) + len(special)
     values: dict[str, None] = {}
     for cause, compiled, _ in found:
         for other in reversed(compiled.reasons):
@@ -138,7 +144,7 @@ def _group(found: list[tuple[Cause, Compile, Reason]]) -> Group:
         subject=first.subject,
         axis=first.axis,
         recompiles=len(found),
-        expected=_ALLOWED.get(first.kind, _OTHERS_ALLOWED) + len(special),
+        expected=max(allowed, _STATIC_ALLOWED) if static and first.kind in DYNAMIC else allowed,
         values=list(values),
         guard=guard_of(found[-1][2].text),
         resumed=found[0][1].resume_of is not None,

@@ -37,6 +37,13 @@ class TestNormal:
                 function(ones(n, m), ones(m, n))
         assert findings(run) == []
 
+    def test_a_few_sizes_where_each_was_to_have_its_own_code(self, record_here: Record) -> None:
+        with record_here() as run:
+            function = compiled(double, dynamic=False)
+            for n in (2, 4, 8, 2, 4):
+                function(ones(n))
+        assert findings(run) == []
+
     def test_numbers(self, record_here: Record) -> None:
         with record_here() as run:
             function = compiled(scale)
