@@ -14,6 +14,8 @@ PHASES = (
 )  # fmt: skip
 PASSES = ("remove_noop_ops", "pattern_matcher", "group_batch_fusion_passes", "reinplace_inplaceable_ops")
 RANKS = 4
+RATE = 300
+"""Events a second of each rank."""
 
 
 def write_large_run(folder: Path, events: int, seed: int = 7) -> Path:
@@ -35,12 +37,14 @@ def _process(rank: int, count: int, dice: random.Random, folder: Path) -> Iterat
     head = {"run": folder.name, "process": f"{4000 + rank}-ab12{rank}", "rank": rank}
     now = 1_790_000_000.0
     for seq, (body, back) in enumerate(_bodies(count, dice), 1):
-        now += dice.expovariate(300)
+        now += dice.expovariate(RATE)
+        if body["kind"] == "span":
+            body["begin"] = seq - body["begin"]
         yield {**head, "seq": seq, "time": round(now, 6), "parent": seq - back if back else None, **body}
 
 
 def _bodies(count: int, dice: random.Random) -> Iterator[tuple[dict[str, Any], int]]:
-    """Events and how far back their parents are."""
+    """Events and how far back their parents are; so is what a span gives as its begin."""
     yield (
         {"kind": "process-start", "pid": 1, "ppid": 0, "argv": ["serve.py"], "executable": "python",
          "python": "3.11.7", "cwd": "/srv", "host": "gpu-box-7"}, 0,
@@ -74,8 +78,10 @@ def _compile(number: int, dice: random.Random) -> Iterator[tuple[dict[str, Any],
         yield {"kind": "pass-run", **ran, "subsystem": "post_grad_passes", "duration_us": took}, 1 + index
     for site in range(6):
         yield {"kind": "match-attempt", "graph": id, "graph_id": number, **_attempt(site, where)}, 2
-    for name in reversed(PHASES):
-        yield {"kind": "span", "name": name, "duration_s": dice.random() * 3, **phase}, 1
+    for closed, name in enumerate(reversed(PHASES)):
+        back = 28 + 6 + 1 + 2 * closed
+        took = back / RATE * (0.9 + dice.random() / 10)
+        yield {"kind": "span", "name": name, "duration_s": took, "begin": back, **phase}, back + 1
     key = f"{dice.getrandbits(128):032x}"
     yield {"kind": "cache-lookup", "layer": "fx", "result": "miss", "graph": piece, "key": key}, 1
     yield {"kind": "frame-end", **at, "result": "compiled", "duration_ms": dice.random() * 9e3}, 1

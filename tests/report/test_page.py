@@ -15,11 +15,12 @@ class TestKeys:
     def test_j_and_k_go_from_finding_to_finding(self, open_page: Open, serving_report: Path) -> None:
         page = open_page(serving_report)
         page.keyboard.press("j")
-        assert page.evaluate("document.activeElement.id") == "F1"
+        page.wait_for_function("document.activeElement.id === 'F1'")
         page.keyboard.press("j")
-        assert page.evaluate("document.activeElement.id") == "F2"
+        page.wait_for_function("document.activeElement.id === 'F2'")
         assert in_sight(page, "#F2")
         page.keyboard.press("k")
+        page.wait_for_function("document.activeElement.id === 'F1'")
         assert page.evaluate("location.hash") == "#F1"
 
     def test_brackets_go_from_section_to_section(self, open_page: Open, serving_report: Path) -> None:
@@ -27,9 +28,9 @@ class TestKeys:
         page.evaluate("location.hash = 'guards'")
         page.wait_for_function("document.activeElement.id === 'guards'")
         page.keyboard.press("[")
-        assert page.evaluate("location.hash") == "#fusion"
+        page.wait_for_function("document.activeElement.id === 'fusion'")
         page.keyboard.press("]")
-        assert page.evaluate("location.hash") == "#guards"
+        page.wait_for_function("document.activeElement.id === 'guards'")
         assert in_sight(page, "#guards")
 
     def test_question_mark_lists_the_keys(self, open_page: Open, serving_report: Path) -> None:

@@ -45,7 +45,7 @@ def test_it_is_soon_usable(open_page: Open, large_report: Path) -> None:
     assert time.monotonic() - started < BUSY
     assert page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime") < 1000 * BUSY
     page.keyboard.press("j")
-    assert page.evaluate("document.activeElement.id") == "F1"
+    page.wait_for_function("document.activeElement.id === 'F1'")
 
 
 def test_every_event_can_be_reached(open_page: Open, large_report: Path) -> None:

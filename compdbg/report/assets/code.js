@@ -1,7 +1,7 @@
 /** Code: each graph from Dynamo to what Inductor wrote, a step a stage or a pass that changed something. */
 import { button, counted, element } from "./dom.js";
 import { codeBox, diffBox } from "./codebox.js";
-import { textOf } from "./data.js";
+import { groupedBy, textOf } from "./data.js";
 import { duration } from "./text.js";
 
 /** The browser of graphs. `texts()` gives the large texts when they are first needed. */
@@ -45,10 +45,9 @@ export function codeBrowser(code, texts) {
 
 /** Graph -> its stages and changes in the order in which they came to be. */
 export function stepsOf(code) {
-  const graphs = new Map();
-  const add = (graph, step) => graphs.set(graph, [...(graphs.get(graph) ?? []), step]);
-  for (const text of code.texts) add(text.graph, { kind: "text", ...text });
-  for (const change of code.changes) add(change.graph, { kind: "change", ...change });
+  const texts = code.texts.map((text) => ({ kind: "text", ...text }));
+  const changes = code.changes.map((change) => ({ kind: "change", ...change }));
+  const graphs = groupedBy([...texts, ...changes], (step) => step.graph);
   for (const [graph, steps] of graphs) graphs.set(graph, steps.map((s, n) => [s, n]).sort(byEvent).map(([s]) => s));
   return graphs;
 }

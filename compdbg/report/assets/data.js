@@ -89,3 +89,14 @@ export function textOf(packed, digest) {
   }
   return lines;
 }
+
+/** Rows by what `key` says of each, in the order in which they came. */
+export function groupedBy(rows, key) {
+  const groups = new Map();
+  for (const row of rows) {
+    const name = key(row);
+    if (!groups.has(name)) groups.set(name, []);
+    groups.get(name).push(row);
+  }
+  return groups;
+}

@@ -1,7 +1,7 @@
 /** Sizes as a grid: a cell a size, by how its calls were served. */
 import { button, counted, element } from "./dom.js";
-import { figure } from "./zoom.js";
-import { rowsOf } from "./data.js";
+import { figure, firstOf } from "./zoom.js";
+import { groupedBy, rowsOf } from "./data.js";
 import { bytes } from "./text.js";
 
 const STATES = {
@@ -14,9 +14,9 @@ const STATES = {
 /** A grid for each graph that served sizes. */
 export function sizeDrawings(view) {
   if (!view.rows) return [];
-  const graphs = new Map();
-  for (const row of rowsOf(view.rows)) graphs.set(row.graph, [...(graphs.get(row.graph) ?? []), row]);
-  return [...graphs].map(([graph, rows]) => figure(`Sizes of ${graph}`, cells(rows), asWords(rows)));
+  const graphs = groupedBy(rowsOf(view.rows), (row) => row.graph);
+  const makers = [...graphs].map(([graph, rows]) => () => figure(`Sizes of ${graph}`, cells(rows), asWords(rows)));
+  return firstOf(makers, "graphs");
 }
 
 /** How the calls of a size were served, in a word. */

@@ -1,19 +1,14 @@
 /** The split as a chain of pieces; a chosen piece shows what crosses its borders. */
 import { button, element } from "./dom.js";
-import { figure } from "./zoom.js";
-import { rowsOf } from "./data.js";
+import { figure, firstOf } from "./zoom.js";
+import { groupedBy, rowsOf } from "./data.js";
 
 /** A chain for each graph that was split. */
 export function splitDrawings(view) {
   if (!view.rows) return [];
-  const graphs = Map.groupBy ? Map.groupBy(rowsOf(view.rows), (row) => row.graph) : grouped(rowsOf(view.rows));
-  return [...graphs].map(([graph, pieces]) => figure(`Split of ${graph}`, chain(pieces), asList(pieces)));
-}
-
-function grouped(rows) {
-  const groups = new Map();
-  for (const row of rows) groups.set(row.graph, [...(groups.get(row.graph) ?? []), row]);
-  return groups;
+  const graphs = groupedBy(rowsOf(view.rows), (row) => row.graph);
+  const makers = [...graphs].map(([graph, pieces]) => () => figure(`Split of ${graph}`, chain(pieces), asList(pieces)));
+  return firstOf(makers, "graphs");
 }
 
 function chain(pieces) {

@@ -1,23 +1,24 @@
 /** Start-up and compiling as a waterfall: a bar a phase; a chosen bar fills the width. */
 import { button, drawn, element } from "./dom.js";
-import { rowsOf } from "./data.js";
-import { figure } from "./zoom.js";
+import { groupedBy, rowsOf } from "./data.js";
+import { figure, firstOf } from "./zoom.js";
 import { duration } from "./text.js";
 
 const ROW_HEIGHT = 22;
 const LEAST_WIDTH = 520;
+const TIME_ROOM = 120;
 const MOST = 160;
 const LEAST = 0.004;
 
 /** A waterfall for each process that has phases. */
 export function timeDrawings(view) {
   if (!view.rows) return [];
-  const processes = new Map();
-  for (const row of rowsOf(view.rows)) processes.set(row.process, [...(processes.get(row.process) ?? []), row]);
-  return [...processes].map(([process, phases]) => {
+  const processes = groupedBy(rowsOf(view.rows), (row) => row.process);
+  const makers = [...processes].map(([process, phases]) => () => {
     const rank = phases[0].rank === undefined ? `Process ${process}` : `Rank ${phases[0].rank}`;
     return figure(rank, waterfall(phases), asLines(phases));
   });
+  return firstOf(makers, "processes");
 }
 
 /** The phases worth a bar: those that take a visible part of what is shown, the longest if they are many. */
@@ -72,7 +73,7 @@ function bar(phase, y, { x, label, width }, zoomTo) {
   const wide = Math.max(2, x(phase.start_s + phase.duration_s) - start);
   const said = `${phase.span}, ${duration(phase.duration_s)}, of which itself ${duration(phase.self_s)}, from ${duration(phase.start_s)} on`;
   const kind = phase.open ? "open" : phase.span === "import torch" ? "import" : "";
-  const inside = start + wide + 110 > width;
+  const [textX, anchor, within] = timePlace(start, wide, width);
   const group = drawn("g", {
     class: `bar ${kind}`, tabindex: "0", role: "button", "aria-label": said,
     on: {
@@ -85,10 +86,16 @@ function bar(phase, y, { x, label, width }, zoomTo) {
     drawn("rect", { class: "row-hit", x: 0, y, width, height: ROW_HEIGHT }),
     drawn("text", { class: "bar-name", x: 8 + Math.min(phase.depth, 12) * 12, y: y + 15 }, fitted(phase.span, Math.floor((label - 16 - Math.min(phase.depth, 12) * 12) / 7.3))),
     drawn("rect", { class: "bar-all", x: start, y: y + 3, width: wide, height: ROW_HEIGHT - 6, rx: 3 }),
-    drawn("text", { class: `bar-time${inside ? " inside" : ""}`, x: inside ? start - 6 : start + wide + 6, y: y + 15, "text-anchor": inside ? "end" : "start" },
+    drawn("text", { class: `bar-time${within ? " within" : ""}`, x: textX, y: y + 15, "text-anchor": anchor },
       phase.open ? `${duration(phase.duration_s)}, still open` : duration(phase.duration_s)),
   );
   return group;
+}
+
+/** Where a bar's time is written: behind it, within it where that has no room, else before it. */
+export function timePlace(start, wide, width) {
+  if (start + wide + TIME_ROOM <= width) return [start + wide + 6, "start", false];
+  return wide >= TIME_ROOM ? [start + wide - 8, "end", true] : [start - 6, "end", false];
 }
 
 function fitted(text, most) {

@@ -3,6 +3,7 @@ import { button, element } from "./dom.js";
 
 const STEP = 1.25;
 const RANGE = [0.5, 4];
+const FIRST = 8;
 
 /** `drawing` in a figure titled `title`; `asText` is its text alternative, an element. */
 export function figure(title, drawing, asText) {
@@ -33,4 +34,13 @@ export function figure(title, drawing, asText) {
   );
   const words = asText && element("details", { class: "as-text" }, element("summary", {}, "As text"), asText);
   return element("figure", { class: "drawing" }, element("figcaption", {}, element("span", {}, title), tools), stage, words);
+}
+
+/** The first of many drawings, and a button for the others: each of `makers` makes one when it is shown. */
+export function firstOf(makers, noun) {
+  const made = makers.slice(0, FIRST).map((make) => make());
+  const rest = makers.slice(FIRST);
+  if (!rest.length) return made;
+  const more = button(`Draw ${rest.length} more ${noun}`, () => more.replaceWith(...rest.map((make) => make())), { class: "small more-drawings" });
+  return [...made, more];
 }

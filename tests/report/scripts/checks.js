@@ -1,6 +1,6 @@
 /** What the page's modules promise, each a function that throws where it is not so. Run by Node or in a browser. */
 import { aligned, stateOfPair } from "../../../compdbg/report/assets/fusion.js";
-import { column, eventTable, inflate, rowsOf, textOf } from "../../../compdbg/report/assets/data.js";
+import { column, eventTable, groupedBy, inflate, rowsOf, textOf } from "../../../compdbg/report/assets/data.js";
 import { delta, mostTelling, stepsOf } from "../../../compdbg/report/assets/code.js";
 import { diffLines, folded } from "../../../compdbg/report/assets/diff.js";
 import { highlight } from "../../../compdbg/report/assets/highlight.js";
@@ -8,7 +8,7 @@ import { snippet, textSource } from "../../../compdbg/report/assets/search.js";
 import { stateOf } from "../../../compdbg/report/assets/sizes.js";
 import { summary } from "../../../compdbg/report/assets/events.js";
 import { bytes, cut, duration, holds, visible, wordsOf } from "../../../compdbg/report/assets/text.js";
-import { ticks, worthABar } from "../../../compdbg/report/assets/waterfall.js";
+import { ticks, timePlace, worthABar } from "../../../compdbg/report/assets/waterfall.js";
 import { crossing } from "../../../compdbg/report/assets/splits.js";
 
 function same(found, wanted) {
@@ -59,6 +59,8 @@ export const checks = {
   },
   "a text is runs of shared lines": () =>
     same(textOf({ lines: ["a", "b", "c"], runs: { d: [0, 2, 0, 1, 2, 1] } }, "d"), ["a", "b", "a", "c"]),
+  "rows by a key keep their order": () =>
+    same([...groupedBy([{ k: "b", n: 1 }, { k: "a", n: 2 }, { k: "b", n: 3 }], (r) => r.k)].map(([k, rows]) => [k, rows.map((r) => r.n)]), [["b", [1, 3]], ["a", [2]]]),
   "a text that was not kept is none": () => same(textOf({ lines: [], runs: {} }, "d") ?? null, null),
 
   "control and direction characters are shown": () => same(visible("a\u202eb\u0007\u0000\n"), "a\\x202eb\\x07\\x00 "),
@@ -124,6 +126,8 @@ export const checks = {
     same(mostTelling(new Map([["a", []], ["b", [change(false)]]])), "b");
   },
   "round ticks": () => same(ticks(0, 58).map((t) => Math.round(t)), [0, 10, 20, 30, 40, 50]),
+  "a bar's time stands where there is room": () =>
+    same([timePlace(10, 50, 400), timePlace(10, 380, 400), timePlace(330, 60, 400)], [[66, "start", false], [382, "end", true], [324, "end", false]]),
   "only phases that can be seen get a bar": () => {
     const phases = [{ start_s: 0, duration_s: 10 }, { start_s: 1, duration_s: 0.001 }, { start_s: 2, duration_s: 0, open: true }];
     same(worthABar(phases, 0, 10).map((p) => p.start_s), [0, 2]);
