@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import islice
 
 from msgspec import Struct
 
@@ -19,6 +20,8 @@ from compdbg.views.source_lines import line_of
 
 _AROUND = 6
 _LONGEST = 400
+_MOST = 500
+"""Places of which the lines are kept."""
 
 
 class Contents(Struct, frozen=True, kw_only=True):
@@ -46,14 +49,15 @@ def _source(log: Log) -> Source:
 
 
 def _sources(log: Log) -> dict[str, dict[int, str]]:
-    """The lines around every place that a finding names, read now; none if source was not to be recorded.
+    """The lines around the places that matter, read now; none if source was not to be recorded.
 
     Only of Python files and of the program itself: a run that somebody else made may name any file.
     """
     if log.manifest.get("options", {}).get("source") is False:
         return {}
     found: dict[str, dict[int, str]] = {}
-    for where in _places(find_all(Run(log))):
+    run = Run(log)
+    for where in islice(dict.fromkeys(_places(run, find_all(run))), _MOST):
         if not (where.file.endswith(".py") or where.file in log.manifest.get("argv", [])):
             continue
         lines = found.setdefault(where.file, {})
@@ -64,5 +68,9 @@ def _sources(log: Log) -> dict[str, dict[int, str]]:
     return {file: lines for file, lines in found.items() if lines}
 
 
-def _places(findings: Iterable[Finding]) -> Iterable[Where]:
-    return (f.where for f in findings if f.where is not None and f.where.line > 0)
+def _places(run: Run, findings: Iterable[Finding]) -> Iterator[Where]:
+    """What findings name; patterns; guards that were false; where matching stopped."""
+    yield from (f.where for f in findings if f.where is not None)
+    yield from (p.where for a in run.fusion.applied.values() if a.custom for p in a.patterns if p.where)
+    yield from (v.first.where for v in run.violated if v.first.where is not None)
+    yield from (s.where for s in run.fusion.sites if s.state == "missed" and s.where is not None)

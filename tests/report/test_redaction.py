@@ -123,3 +123,32 @@ def test_no_redact_leaves_it(run: Path, tmp_path: Path, capsys: pytest.CaptureFi
 )  # fmt: skip
 def test_words(text: str, shown: str) -> None:
     assert Redactor(["marigold", "root", "me"], ["gpu-box-7"], {})(text) == shown
+
+
+class TestLinesOfFiles:
+    def failed_at(self, tmp_path: Path, file: Path, **options: object) -> str:
+        told = Told(tmp_path / "run", ["serve.py"])
+        told.manifest.fields["options"] = options
+        where = Where(str(file), 2, "step")
+        told.tell(
+            CompileError(
+                frame=f"{file}:1:step", compile_id="0/0", stage="backend", error="E", message="m",
+                root_error="E", root_message="m", where=where,
+            )
+        )  # fmt: skip
+        return document(contents(open_run(f"{told.end(1)}/")))
+
+    def test_those_around_a_finding_are_shown(self, tmp_path: Path) -> None:
+        file = tmp_path / "serve.py"
+        file.write_text("def step(x):\n    return secret_recipe(x)\n")
+        assert "return secret_recipe(x)" in self.failed_at(tmp_path, file)
+
+    def test_not_where_source_was_not_to_be_recorded(self, tmp_path: Path) -> None:
+        file = tmp_path / "serve.py"
+        file.write_text("def step(x):\n    return secret_recipe(x)\n")
+        assert "secret_recipe" not in self.failed_at(tmp_path, file, source=False)
+
+    def test_not_of_a_file_that_is_no_program(self, tmp_path: Path) -> None:
+        file = tmp_path / "passwords"
+        file.write_text("root:x\nadmin:open sesame\n")
+        assert "open sesame" not in self.failed_at(tmp_path, file)
