@@ -110,7 +110,7 @@ def _start(
 
 def _witness() -> Witness | None:
     try:
-        return Witness(set(_SIGNALS))
+        return Witness()
     except OSError:  # no more processes allowed: signals to the group may reach the program twice
         return None
 
@@ -152,5 +152,6 @@ def _wait(pid: int, witness: Witness | None) -> int:
 
 def _is_for_us_alone(info: signal.struct_siginfo, witness: Witness | None) -> bool:
     """A terminal signals its whole foreground group, so the program has had those; so has a group's."""
+    to_the_group = witness is not None and witness.saw(info.si_signo, info.si_pid)  # always: it must forget
     sent_by_a_process = info.si_code <= 0
-    return sent_by_a_process and not (witness and witness.saw(info.si_signo, info.si_pid))
+    return sent_by_a_process and not to_the_group
