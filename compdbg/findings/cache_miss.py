@@ -7,12 +7,13 @@ from collections.abc import Iterator
 
 from compdbg.events import PieceCompiled, Where
 from compdbg.findings.base import Cost, Finding
-from compdbg.findings.words import listed
+from compdbg.findings.words import counted, listed
 from compdbg.model.caches import GRAPH, Lookup, said
 from compdbg.model.run import Run
 
 _MOST = 6
-
+_OF_ONE_GRAPH = ("example_inputs", "source ", "parameters", "call", "piece", "model", "function", "what")
+"""Components of keys that tell of the graph or function itself, not of what is around it."""
 
 _REMADE = (
     " The code that came out is the same, to the letter: what changed is in the key but does not matter to "
@@ -21,22 +22,41 @@ _REMADE = (
 
 
 def cache_miss(run: Run) -> Iterator[Finding]:
-    """One finding for each function and cause; the AOT key covers the FX key, so it goes first."""
+    """One finding for each cause; the AOT key covers the FX key, so it goes first.
+
+    What changed around the graphs (a setting, a pass, a version) is one cause for all functions; what
+    changed within a graph is one for each function.
+    """
     groups: dict[tuple[str, tuple[str, ...]], list[Lookup]] = defaultdict(list)
     explained: set[tuple[str, str | None]] = set()
     misses = _explained_misses(run)
     covered = _pieces_of_missed_models(run, misses)
     for miss in misses:
-        if (miss.process, miss.piece) in covered:
+        if (miss.process, miss.piece) in covered or _is_piece_of_a_missed_model(miss, misses):
             continue
         same_compile = (miss.process, miss.compile_id)
         if miss.layer == "fx" and same_compile in explained:
             continue
         if miss.layer == "aot":
             explained.add(same_compile)
-        groups[miss.place, _cause(miss)].append(miss)
-    for (place, _), found in groups.items():
-        yield _finding(run, place, found)
+        cause = _cause(miss)
+        groups["" if _is_around_graphs(cause) else miss.place, cause].append(miss)
+    for found in groups.values():
+        yield _finding(run, found)
+
+
+def _is_around_graphs(cause: tuple[str, ...]) -> bool:
+    """Whether all that changed is the same for every graph of the process."""
+    return not any(name == GRAPH or name.startswith(_OF_ONE_GRAPH) for name in cause)
+
+
+def _is_piece_of_a_missed_model(miss: Lookup, misses: list[Lookup]) -> bool:
+    """The built-in compiler looks for the model first, and for its pieces only where that is missed."""
+    return (
+        miss.layer == "ours"
+        and miss.range is not None
+        and any(m.layer == "ours" and m.range is None and m.process == miss.process for m in misses)
+    )
 
 
 def _pieces_of_missed_models(run: Run, misses: list[Lookup]) -> set[tuple[str, str | None]]:
@@ -56,8 +76,9 @@ def _cause(miss: Lookup) -> tuple[str, ...]:
     return tuple(change.name for change in miss.changed_factors or ()) or (miss.reason,)
 
 
-def _finding(run: Run, place: str, found: list[Lookup]) -> Finding:
+def _finding(run: Run, found: list[Lookup]) -> Finding:
     miss = found[0]
+    places = sorted({each.place for each in found})
     changes = miss.changed_factors or []
     names = [change.name for change in changes]
     remade = _is_remade(run, found)
@@ -70,7 +91,7 @@ def _finding(run: Run, place: str, found: list[Lookup]) -> Finding:
     return Finding(
         code="cache-miss",
         severity="info",
-        title=f"{_function(place)} was compiled again: {what}",
+        title=f"{_functions(places)} compiled again: {what}",
         cause=(
             f"The {miss.layer.upper()} cache has no entry for {miss.piece}. Its key differs from the nearest "
             f"of an earlier run ({miss.nearest_run or 'unknown'}): {told}."
@@ -82,7 +103,7 @@ def _finding(run: Run, place: str, found: list[Lookup]) -> Finding:
         suggestion=_advice(names, miss),
         where=_where(run, miss),
         evidence=[e.event for e in found],
-        cost=Cost(results="same", seconds=_seconds(run, miss)),
+        cost=Cost(results="same", seconds=_seconds(run, found)),
         data={
             "layer": miss.layer,
             "piece": miss.piece,
@@ -92,7 +113,7 @@ def _finding(run: Run, place: str, found: list[Lookup]) -> Finding:
             "changed_factors": names,
             "irrelevant": remade,
         },
-        subject=f"{place} {miss.layer}",
+        subject=f"{' '.join(places)} {miss.layer}",
     )
 
 
@@ -120,16 +141,18 @@ def _advice(names: list[str], miss: Lookup) -> str:
     return "Keep what changed equal over runs that are to share the cache."
 
 
-def _function(place: str) -> str:
-    return place or "a graph"
+def _functions(places: list[str]) -> str:
+    first = places[0] or "a graph"
+    if len(places) == 1:
+        return f"{first} was"
+    others = len(places) - 1
+    return f"{first} and {counted(others, 'other function')} were"
 
 
-def _seconds(run: Run, miss: Lookup) -> float | None:
-    took = [
-        p.duration_s
-        for p in run.times.phases
-        if p.process == miss.process and p.compile_id == miss.compile_id and p.depth == 0
-    ]
+def _seconds(run: Run, found: list[Lookup]) -> float | None:
+    """What compiling took, where it is known by compile id: once for each compile."""
+    compiles = {(miss.process, miss.compile_id) for miss in found if miss.compile_id is not None}
+    took = [p.duration_s for p in run.times.phases if p.depth == 0 and (p.process, p.compile_id) in compiles]
     return round(sum(took), 3) if took else None
 
 
