@@ -14,6 +14,7 @@ from torch import Tensor
 
 from compdbg.compiler.ops import activation_kernels, norm_kernels, rope_kernels
 from compdbg.compiler.ops.quant import LIMITS
+from fixtures.models.metadata import AttentionMetadata, metadata_of
 
 EPS = 1e-5
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
@@ -190,7 +191,44 @@ def check_cache(
     torch.testing.assert_close(cache, plain, rtol=0, atol=0)
 
 
-CHECKS = {"rope": check_rope, "norms": check_norms, "activations": check_activations}
+def check_attention(device: str) -> None:
+    """Attention over a cache that is full already, as it is and quantised."""
+    from fixtures.models.attention_kernels import triton_cached_attention
+
+    torch.manual_seed(0)
+    metadata = metadata_of([(2, 1, [2]), (69, 1, [3, 4, 5, 6, 7]), (15, 2, [1, 9])], 6, device)
+    for dtype, heads, kv_heads, head_dim in ((torch.float32, 4, 2, 16), (torch.float16, 8, 1, 32)):
+        query = torch.randn(4, heads, head_dim, device=device).to(dtype)
+        cache = torch.randn(2, 10, 16, kv_heads, head_dim, device=device).to(dtype)
+        wanted = attention64(query, cache, metadata, 0.25)
+        out = torch.empty_like(query)
+        triton_cached_attention(query, out, cache, metadata, 0.25)
+        check_values(out, wanted, dtype)
+        scale = torch.tensor(0.01, device=device)
+        for to in LIMITS:
+            out = torch.empty_like(query, dtype=to)
+            triton_cached_attention(query, out, cache, metadata, 0.25, scale)
+            check_quantized(out, scale, wanted, dtype)
+
+
+def attention64(query: Tensor, cache: Tensor, metadata: AttentionMetadata, scale: float) -> Tensor:
+    rows = []
+    for token, length in enumerate(metadata.lengths.tolist()):
+        blocks = metadata.block_table[metadata.sequence[token]].long()
+        keys, values = (half[blocks].flatten(0, 1)[:length].double() for half in cache)
+        shared = query.shape[1] // keys.shape[1]
+        keys, values = keys.repeat_interleave(shared, 1), values.repeat_interleave(shared, 1)
+        weights = (torch.einsum("hd,lhd->hl", query[token].double(), keys) * scale).softmax(-1)
+        rows.append(torch.einsum("hl,lhd->hd", weights, values))
+    return torch.stack(rows)
+
+
+CHECKS = {
+    "attention": check_attention,
+    "rope": check_rope,
+    "norms": check_norms,
+    "activations": check_activations,
+}
 
 
 def main() -> None:

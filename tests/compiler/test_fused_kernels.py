@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("triton")
 
-CHECKS = ["norms", "activations", "rope"]
+CHECKS = ["norms", "activations", "rope", "attention"]
 
 
 @pytest.mark.parametrize("name", CHECKS)

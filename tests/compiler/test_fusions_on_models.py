@@ -25,6 +25,7 @@ FLAGS = {
     "plain": ("fuse_norm_quant", "fuse_act_quant", "fuse_qkv_projection"),
     "cache update in the graph": ("fuse_rope_kvcache",),
     "norms of queries and keys": ("enable_qk_norm_rope_fusion",),
+    "not split": ("fuse_attn_quant", "fuse_norm_quant", "fuse_act_quant", "fuse_rope_kvcache"),
 }
 
 
@@ -33,10 +34,16 @@ def documented(model: str) -> dict[str, int]:
     return {name: int(count) for kind, name, count in rows if kind == model}
 
 
-def decoder(config: ModelConfig, flags: tuple[str, ...], dtype: torch.dtype, backend: str) -> CausalLM:
+def decoder(
+    config: ModelConfig,
+    flags: tuple[str, ...],
+    dtype: torch.dtype,
+    backend: str,
+    splitting_ops: tuple[str, ...] = (OPERATOR,),
+) -> CausalLM:
     compilation = CompilationConfig(
         backend=backend,
-        splitting_ops=[OPERATOR, CACHED],
+        splitting_ops=list(splitting_ops),
         pass_config=dict.fromkeys(flags, True),
         disable_cache=True,
     )
@@ -58,10 +65,11 @@ def compare(
     dtype: torch.dtype = torch.float32,
     *,
     slots: bool = False,
+    splitting_ops: tuple[str, ...] = (OPERATOR,),
 ) -> None:
     tolerance = 1e-3 if dtype is torch.float32 else 6e-2
     with torch.inference_mode():
-        fused, plain = (decoder(config, some, dtype, "passes-only") for some in (flags, ()))
+        fused, plain = (decoder(config, some, dtype, "passes-only", splitting_ops) for some in (flags, ()))
         for n in sizes:
             a, b = hidden(fused, n, slots=slots), hidden(plain, n, slots=slots)
             torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
@@ -96,7 +104,9 @@ def test_a_plain_decoder_in_half_precision(record_here):
 def test_a_decoder_that_writes_to_its_cache(interleaved, record_here):
     model = "cache update in the graph"
     with record_here() as run:
-        compare(TINY.with_(interleaved=interleaved), FLAGS[model], (2, 1, 65), slots=True)
+        compare(
+            TINY.with_(interleaved=interleaved), FLAGS[model], (2, 1, 65), slots=True, splitting_ops=(CACHED,)
+        )
     assert fired(run, documented(model)) == documented(model)
     assert [f.code for f in find_all(run.load()) if f.severity != "info"] == []
 
@@ -109,13 +119,25 @@ def test_a_decoder_with_norms_of_queries_and_keys(record_here):
     assert [f.code for f in find_all(run.load()) if f.severity != "info"] == []
 
 
+@pytest.mark.parametrize("kind", ["fp8", pytest.param("int8", marks=pytest.mark.slow)])
+def test_all_that_can_be_fused_where_attention_does_not_split(kind, record_here):
+    model = "not split"
+    with record_here() as run:
+        config = TINY.with_(quant=f"static_{kind}")
+        compare(config, FLAGS[model], (2, 1, 65), slots=True, splitting_ops=())
+    assert fired(run, documented(model)) == documented(model)
+    assert [f.code for f in find_all(run.load()) if f.severity != "info"] == []
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("model", ["plain", "cache update in the graph", "norms of queries and keys"])
 def test_other_fusions_at_every_size(model, dtype, record_here):
     config = TINY.with_(qk_norm=model == "norms of queries and keys")
+    slots = model == "cache update in the graph"
     with record_here() as run:
-        compare(config, FLAGS[model], range(1, 301), dtype, slots=model == "cache update in the graph")
+        splitting_ops = (CACHED if slots else OPERATOR,)
+        compare(config, FLAGS[model], range(1, 301), dtype, slots=slots, splitting_ops=splitting_ops)
     assert fired(run, documented(model)) == documented(model)
 
 

@@ -42,6 +42,7 @@ _registry: list[tuple[str, MakePass]] = [
     ("fuse_allreduce_rms", _imported("fusion.allreduce_rms_fusion:AllReduceRMSNormFusionPass")),
     ("fuse_norm_quant", _imported("fusion.rms_quant_fusion:RMSNormQuantFusionPass")),
     ("fuse_act_quant", _imported("fusion.act_quant_fusion:ActivationQuantFusionPass")),
+    ("fuse_attn_quant", _imported("fusion.attn_quant_fusion:AttnQuantFusionPass")),
     ("fuse_rope_kvcache", _imported("fusion.rope_kvcache_fusion:RoPEKVCacheFusionPass")),
     ("enable_qk_norm_rope_fusion", _imported("fusion.qk_norm_rope_fusion:QKNormRoPEFusionPass")),
     ("fuse_qkv_projection", _imported("fusion.qkv_projection_fusion:QKVProjectionFusionPass")),
@@ -56,6 +57,7 @@ _OF_BLOCKS = frozenset(
         "fuse_allreduce_rms",
         "fuse_norm_quant",
         "fuse_act_quant",
+        "fuse_attn_quant",
         "fuse_rope_kvcache",
         "enable_qk_norm_rope_fusion",
     }
