@@ -21,6 +21,7 @@ def execute(arguments: argparse.Namespace) -> int:
         raise UsageError("tui needs a terminal; `compdbg show` and `compdbg explain` print text")
     from compdbg.tui.app import Explorer
 
+    sys.setswitchinterval(0.001)  # a key is answered before the thread that prepares a page goes on
     explorer = Explorer(folder, follow=arguments.follow)
     explorer.run()
     if explorer.fault is not None:

@@ -26,6 +26,7 @@ class LineView(ScrollView, can_focus=True):
     LineView {
         background: $background;
         scrollbar-size-vertical: 1;
+        scrollbar-gutter: stable;
         scrollbar-size-horizontal: 1;
         scrollbar-background: $background;
         scrollbar-color: $edge;

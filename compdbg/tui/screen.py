@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import ClassVar
 
 from msgspec import Struct
@@ -24,9 +25,12 @@ from compdbg.tui.trail import Level
 from compdbg.views.base import View
 from compdbg.views.explorer.all import PLACES
 from compdbg.views.explorer.base import Page
+from compdbg.views.explorer.kept import KeptRows
 
 BESIDE = 130
 """Columns from which on the page stands beside the list and not below it."""
+SOUGHT = 20_000
+"""Rows among which the one is looked for that a finding is about, or that was current."""
 DIGITS_S = 1.2
 """Digits that come within this time are one number."""
 
@@ -49,7 +53,7 @@ class Main(Actions):
         &.-beside Pane { width: 9fr; border-top: none; border-left: solid $edge; }
         &.-beside Pane:focus { border-left: solid $primary; }
         &.-page Table { display: none; }
-        &.-page Pane { border: none; }
+        &.-page Pane, &.-page Pane:focus, &.-page.-beside Pane, &.-page.-beside Pane:focus { border: none; }
         &.-ascii LineView { scrollbar-size-vertical: 0; }
         &.-ascii Pane { border-top: ascii $edge; }
         &.-ascii.-beside Pane { border-top: none; border-left: ascii $edge; }
@@ -129,7 +133,7 @@ class Main(Actions):
         self.show_row(keep=True)
         self.frame()
 
-    def _position(self, level: Level, rows: Iterable[Struct]) -> int:
+    def _position(self, level: Level, rows: Sequence[Struct]) -> int:
         """Which row is current: the one that was, or the first that the finding is about."""
         finding = self.session.finding(level.finding) if level.finding else None
         if not level.key and finding is None:
@@ -137,7 +141,9 @@ class Main(Actions):
         if level.place.name == "events":
             proof = finding.evidence[0] if finding is not None and finding.evidence else ""
             return self._event_position(level.key or proof)
-        for n, row in enumerate(rows):
+        if level.key and isinstance(rows, KeptRows):
+            return rows.index_of(level.number)
+        for n, row in enumerate(itertools.islice(rows, SOUGHT)):
             if level.place.key(row) == level.key:
                 return n
             if not level.key and finding is not None and level.place.about(row, finding):
@@ -164,6 +170,8 @@ class Main(Actions):
         if level.own is None and row is not None:
             level.key = level.place.key(row)
             level.top = self.table.scroll_offset.y
+            if isinstance(self.table.items, KeptRows):
+                level.number = self.table.items.number(self.table.cursor)
 
     def page_of_row(self) -> Page | None:
         source, row = self.session.source, self.table.current

@@ -98,8 +98,11 @@ class Table(LineView):
         room = self.size.width - GUTTER - GAP * max(0, len(filled) - 1)
         wide = [i for i, column in enumerate(self.columns) if column.wide and i in filled]
         narrow = sum(w for i, w in enumerate(widths) if i not in wide)
+        shrunk = list(widths)
         lacking = LEAST_WIDE * len(wide) - (room - narrow)
-        lacking -= _shrink(widths, [i for i in range(1, len(widths)) if i not in wide], lacking, LEAST)
+        lacking -= _shrink(shrunk, [i for i in range(1, len(widths)) if i not in wide], lacking, LEAST)
+        if lacking <= 0:
+            widths = shrunk
         left = room - sum(w for i, w in enumerate(widths) if i not in wide)
         for i in wide:  # with too little left for it, it is not shown: the page says it all
             widths[i] = left // len(wide) if lacking <= 0 else 0

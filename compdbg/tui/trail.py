@@ -18,6 +18,8 @@ class Level:
     key: str = ""
     """The key of the current row: what stays current when rows come or go."""
     top: int = 0
+    number: int = 0
+    """Which row of all it is, where rows are kept on disk: to look for its key would take too long."""
     title: str = ""
     """The title of its page, as the trail shows it."""
     finding: str = ""

@@ -16,12 +16,12 @@ from tests.tui.runs import (
     started_slowly,
 )
 
-PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
+PICTURES = Path(__file__).parents[2] / "docs" / "images"
 WIDE, SMALL = (132, 34), (80, 24)
 
 
 async def picture(
-    run: Path, name: str, keys: str, size: tuple[int, int], theme: str = "compdbg-dark"
+    run: Path, name: str, keys: str, size: tuple[int, int] = WIDE, theme: str = "compdbg-dark"
 ) -> None:
     """The screen after some keys."""
     app = Explorer(run, unicode=True)
@@ -33,7 +33,9 @@ async def picture(
             await pilot.press(key)
             await app.workers.wait_for_complete()
             await pilot.pause()
-        (PICTURES / f"{name}.svg").write_text(app.export_screenshot(title=f"compdbg tui  {keys}".rstrip()))
+        (PICTURES / f"tui-{name}.svg").write_text(
+            app.export_screenshot(title=f"compdbg tui  {keys}".rstrip())
+        )
 
 
 async def make(folder: Path) -> None:
@@ -43,14 +45,9 @@ async def make(folder: Path) -> None:
     earlier = Builder(folder / "runs" / "serve-20231113")
     again = Builder(folder / "score-20231114", argv=["score.py"])
     slow = Builder(folder / "start-20231114")
-    for built, parts in (
-        (earlier, (compiled_with_a_branch,)),
-        (again, (recompiled,)),
-        (slow, (started_slowly,)),
-    ):
+    for built, part in ((earlier, compiled_with_a_branch), (again, recompiled), (slow, started_slowly)):
         built.start()
-        for part in parts:
-            part(built)
+        part(built)
         built.end()
     await picture(run, "home", "")
     await picture(run, "home-80", "", SMALL, "compdbg-light")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import linecache
+import os
 from pathlib import Path
 from typing import Any
 
@@ -46,14 +46,14 @@ from compdbg.events import (
 from compdbg.events.pipeline import Boundary
 
 BEGAN = 1_700_000_000.0
-PROGRAM = Where("/srv/engine/serve.py", 61, "forward")
-FRAME = "/srv/engine/serve.py:59:forward"
+PROGRAM = Where("/tmp/compdbg-tests/serve.py", 61, "forward")
+FRAME = "/tmp/compdbg-tests/serve.py:59:forward"
 GRAPH = """\
 def forward(self, arg0_1: "f32[s77, 64]", arg1_1: "f32[64]"):
-    # File: /srv/engine/serve.py:60 in forward, code: h = rms_norm(x, self.weight, 1e-6).round()
+    # File: /tmp/compdbg-tests/serve.py:60 in forward, code: h = rms_norm(x, self.weight, 1e-6).round()
     rms_norm: "f32[s77, 64]" = torch.ops.demo.rms_norm.default(arg0_1, arg1_1, 1e-06)
     round_1: "f32[s77, 64]" = torch.ops.aten.round.default(rms_norm)
-    # File: /srv/engine/serve.py:62 in forward, code: h = h * 0.5
+    # File: /tmp/compdbg-tests/serve.py:62 in forward, code: h = h * 0.5
     mul: "f32[s77, 64]" = torch.ops.aten.mul.Tensor(round_1, 0.5)
     return (mul,)
 """
@@ -85,8 +85,11 @@ SOURCE = {
 
 def know_source() -> None:
     """Let the program's file be there, as far as it is read."""
-    lines = [f"{SOURCE.get(n, '')}\n" for n in range(1, 91)]
-    linecache.cache[PROGRAM.file] = (1, None, lines, PROGRAM.file)  # without a date it is kept
+    path = Path(PROGRAM.file)
+    path.parent.mkdir(exist_ok=True)
+    partial = path.with_name(f"{os.getpid()}.partial")
+    partial.write_text("".join(f"{SOURCE.get(n, '')}\n" for n in range(1, 91)))
+    partial.replace(path)
 
 
 class Builder:
@@ -222,7 +225,7 @@ _GUARDS = [
 
 
 def _fusion(run: Builder, graph: str) -> None:
-    where = Where("/srv/engine/serve.py", 60, "forward")
+    where = Where("/tmp/compdbg-tests/serve.py", 60, "forward")
     passes = [("fuse_attention", False), ("remove_noop_ops", True), ("pointless_view", False)]
     for index, (name, changed) in enumerate(passes):
         run.add(
@@ -324,7 +327,7 @@ def split_and_captured(run: Builder, *, fails_at: int | None = None) -> None:
                 fault="sync" if failed else None,
                 op="aten._local_scalar_dense" if failed else "",
                 where=PROGRAM,
-                stack=[Where("/srv/engine/serve.py", 90, "main"), PROGRAM] if failed else [],
+                stack=[Where("/tmp/compdbg-tests/serve.py", 90, "main"), PROGRAM] if failed else [],
             ),
         )
     for size, padded in ((3, 8), (8, 8), (9, 16), (17, 32), (40, None)):

@@ -162,6 +162,7 @@ def fusion_page(source: Source, item: FusionItem) -> Page:
             ("wanted", miss.wanted, "good"),
             ("found", miss.found, "bad"),
             ("at", f"node {miss.node}, {miss.matched_nodes} of {miss.pattern_nodes} nodes matched"),
+            ("tried", _STAGES.get(miss.stage, miss.stage)),
         )
         blocks += [_sides(item.compared)] if item.compared is not None else []
         blocks += source_code(source, miss.where)
@@ -193,10 +194,9 @@ def _pattern(source: Source, item: FusionItem) -> Pattern | None:
 
 def _sides(compared: Comparison) -> Sides:
     """Pattern and graph beside each other, the first difference marked on both."""
-    stage = _STAGES.get(compared.stage, compared.stage)
     left = Code(
         [*map(_side_line, compared.pattern_lines), CodeLine(f"wanted {compared.wanted}", "x")],
-        title=f"pattern {compared.pattern} ({stage})",
+        title=f"pattern {compared.pattern}",
     )
     right = Code(
         [*_with_gaps(compared), CodeLine(f"found {compared.found}", "x")],

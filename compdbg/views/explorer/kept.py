@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import os
 from array import array
 from collections.abc import Callable, Iterator, Sequence
@@ -63,6 +64,14 @@ class KeptRows(Sequence[Struct]):
     def _read(self, number: int) -> Struct:
         start, end = self._at[number], self._at[number + 1]
         return self._decode(os.pread(self._file, end - start, start))
+
+    def number(self, index: int) -> int:
+        """Which row of the whole view this is."""
+        return self._chosen[index]
+
+    def index_of(self, number: int) -> int:
+        """Where a row of the whole view stands here, or would stand."""
+        return min(bisect.bisect_left(self._chosen, number), max(0, len(self) - 1))
 
     def only(self, rank: int) -> KeptRows:
         """The rows of one rank, and those of none."""
