@@ -57,6 +57,7 @@ class Pane(LineView):
 
     def on_resize(self) -> None:
         self._lay_out()
+        self.refresh()
 
     def render_line(self, y: int) -> Strip:
         base = self.base

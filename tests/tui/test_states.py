@@ -142,7 +142,7 @@ def assert_plain(tui: Driver) -> None:
     assert all(c.isprintable() for line in tui.lines for c in line)
 
 
-@pytest.mark.parametrize("size", [(80, 24), (200, 60), (40, 10), (20, 5)])
+@pytest.mark.parametrize("size", [(200, 60), (20, 5)])
 async def test_any_size_and_a_change_of_it(opened: Open, full_run: Path, size: tuple[int, int]) -> None:
     async with opened(full_run, size) as tui:
         await walked(tui)
