@@ -8,6 +8,7 @@ import { eventGrid } from "./events.js";
 import { fusionDrawings } from "./fusion.js";
 import { grid } from "./grid.js";
 import { helpDialog, listen } from "./keys.js";
+import { bringUp, light, nextPlace, watchSections } from "./navigation.js";
 import { rememberFor } from "./memory.js";
 import { searchBox, textSource } from "./search.js";
 import { sizeDrawings } from "./sizes.js";
@@ -18,7 +19,6 @@ import { timeDrawings } from "./waterfall.js";
 
 const byId = (id) => document.getElementById(id);
 const place = (view) => document.querySelector(`.drawn[data-view="${view}"]`);
-const smooth = () => (matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth");
 const TONES = { error: "error", failed: "error", missed: "warning", violated: "error", fired: "ok", compiled: "ok", degraded: "warning", absent: "warning", miss: "warning", hit: "ok" };
 
 const grids = new Map();
@@ -231,7 +231,7 @@ async function follow() {
   drawAbove(target);
   const drawing = name === "fusion" && rest ? nearMisses.find((one) => one.pass === rest)?.element : null;
   if (target.matches("article")) target.querySelector("details").setAttribute("open", "");
-  scrollTo(drawing ?? target);
+  bringUp(drawing ?? target);
   light(drawing ?? target);
   return undefined;
 }
@@ -248,61 +248,25 @@ async function showEvent(id) {
   const { table, grid: shown } = await eventsReady();
   const n = table.find(id);
   drawAbove(byId("events"));
-  scrollTo(byId("events"));
+  bringUp(byId("events"));
   if (n !== undefined) shown.show(n);
   else shown.setFilter(id, { keep: false });
-}
-
-function scrollTo(node) {
-  node.scrollIntoView({ behavior: smooth(), block: "start" });
-  if (node.matches("article, section")) {
-    node.setAttribute("tabindex", "-1");
-    node.focus({ preventScroll: true });
-  }
-}
-
-function light(node) {
-  document.querySelectorAll(".lit").forEach((one) => one.classList.remove("lit"));
-  if (node.matches("article, .near-miss")) node.classList.add("lit");
 }
 
 function keyTable(search) {
   return [
     { key: "/", said: "search everything", act: search.focus },
-    { key: "j", said: "next finding", act: () => step("article.finding", 1) },
-    { key: "k", said: "previous finding", act: () => step("article.finding", -1) },
-    { key: "]", said: "next section", act: () => step("main > section", 1) },
-    { key: "[", said: "previous section", act: () => step("main > section", -1) },
+    { key: "j", said: "next finding", act: () => goOn("article.finding", 1) },
+    { key: "k", said: "previous finding", act: () => goOn("article.finding", -1) },
+    { key: "]", said: "next section", act: () => goOn("main > section", 1) },
+    { key: "[", said: "previous section", act: () => goOn("main > section", -1) },
     { key: "?", said: "these keys", act: () => undefined },
   ];
 }
 
-/** From where the reader is to the next of its kind: what was reached last, else what stands at the top. */
-function step(selector, by) {
-  const all = [...document.querySelectorAll(selector)];
-  const focused = document.activeElement?.closest(selector);
-  let at = all.indexOf(focused);
-  if (at < 0) {
-    at = all.filter((one) => one.getBoundingClientRect().top < 80).length - 1;
-    if (by < 0) at += 1;
-  }
-  const next = all[Math.min(all.length - 1, Math.max(0, at + by))];
-  if (next) goTo(next.id);
-}
-
-/** The section in sight is marked in the navigation. */
-function watchSections() {
-  const links = new Map([...document.querySelectorAll("nav.side a")].map((a) => [a.hash.slice(1), a]));
-  const watcher = new IntersectionObserver((entries) => {
-    for (const entry of entries) {
-      if (!entry.isIntersecting) continue;
-      links.forEach((link) => link.removeAttribute("aria-current"));
-      const link = links.get(entry.target.id);
-      link?.setAttribute("aria-current", "true");
-      link?.parentElement.scrollTo({ left: link.offsetLeft - 60, top: link.offsetTop - 200 });
-    }
-  }, { rootMargin: "-70px 0px -75% 0px" });
-  document.querySelectorAll("main > section").forEach((section) => watcher.observe(section));
+function goOn(selector, by) {
+  const id = nextPlace(selector, by);
+  if (id) goTo(id);
 }
 
 function openForPrint() {
