@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import tempfile
 from pathlib import Path
 
@@ -33,9 +34,9 @@ async def picture(
             await pilot.press(key)
             await app.workers.wait_for_complete()
             await pilot.pause()
-        (PICTURES / f"tui-{name}.svg").write_text(
-            app.export_screenshot(title=f"compdbg tui  {keys}".rstrip())
-        )
+        drawn = app.export_screenshot(title=f"compdbg tui  {keys}".rstrip())
+        fetches_nothing = re.sub(r"@font-face \{.*?\}", "", drawn, flags=re.DOTALL)
+        (PICTURES / f"tui-{name}.svg").write_text(fetches_nothing)
 
 
 async def make(folder: Path) -> None:
