@@ -22,7 +22,7 @@ TINY = ModelConfig(layers=2, width=128, ffn=256, heads=4, kv_heads=2, head_dim=3
 QUANTS = [f"{how}_{kind}" for how in ("static", "per_token", "group128") for kind in ("fp8", "int8")]
 FLAGS = {
     "quantised": ("fuse_norm_quant", "fuse_act_quant"),
-    "plain": ("fuse_norm_quant", "fuse_act_quant", "fuse_qkv_projection"),
+    "plain": ("fuse_norm_quant", "fuse_act_quant", "fuse_qkv_projection", "enable_qk_norm_rope_fusion"),
     "cache update in the graph": ("fuse_rope_kvcache",),
     "norms of queries and keys": ("enable_qk_norm_rope_fusion",),
     "not split": ("fuse_attn_quant", "fuse_norm_quant", "fuse_act_quant", "fuse_rope_kvcache"),
@@ -96,6 +96,8 @@ def test_a_plain_decoder_in_half_precision(record_here):
         compare(TINY, FLAGS["plain"], (2, 1, 65), torch.bfloat16)
     wanted = documented("plain")
     assert fired(run, wanted) == wanted
+    assert run.fusion["QKNormRoPEFusionPass"].outcome == "no-candidate"
+    assert [f.code for f in find_all(run.load()) if f.severity != "info"] == []
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,12 @@ class QKNormRoPEFusionPass(FusionPass):
             yield _form(interleaved)
 
     def __call__(self, graph: fx.Graph) -> None:
+        """Without norms of heads there is nothing to look for: every rotation would be a miss."""
+        norms = graph.find_nodes(op="call_function", target=norm)
+        self.looks_for = "" if any(node.meta["val"].dim() == 3 for node in norms) else "norm of heads"
+        if self.looks_for:
+            self.__dict__["_matched_count"] = 0
+            return
         super().__call__(graph)
         for node in list(graph.find_nodes(op="call_function", target=rope.norm_rotate)):
             if not node._erased:
