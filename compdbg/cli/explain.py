@@ -6,12 +6,19 @@ import argparse
 import re
 
 from compdbg.cli.errors import UsageError
-from compdbg.cli.reading import add_json, check_word, source, width
+from compdbg.cli.reading import add_json, check_word, run_is_there, source, width
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("words", nargs="*", metavar="[RUN] [F3]", help="a run's folder; a finding's id")
-    parser.add_argument("--code", metavar="CODE", help="print the page of a finding code and exit")
+    parser.usage = "%(prog)s [-h] [--json] [RUN] [F3]\n       %(prog)s --code [CODE]"
+    parser.add_argument(
+        "words", nargs="*", metavar="[RUN] [F3]",
+        help="a run's folder, its name or a report (default: the newest run); a finding's id (default: all)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--code", metavar="CODE", nargs="?", const="",
+        help="print the page of a finding code, or without CODE the list of codes, and exit",
+    )  # fmt: skip
     add_json(parser)
 
 
@@ -29,7 +36,7 @@ def _explain(arguments: argparse.Namespace) -> int:
     from compdbg.views.summary import verdict
 
     run, wanted = split_words(arguments.words)
-    check_word(run, ("F1", "F2", "F3"), "finding")
+    check_word(run, (), "finding")
     shown = source(run)
     chosen = [f for f in shown.findings if wanted is None or f.id == wanted]
     if wanted is not None and not chosen:
@@ -57,15 +64,21 @@ def split_words(words: list[str]) -> tuple[str | None, str | None]:
             run = word
         else:
             raise UsageError(f"{word!r}: one run and one finding at most")
+    if run is not None and re.fullmatch(r"[Ff]\d+", run) and not run_is_there(run):
+        if finding is not None:
+            raise UsageError(f"{finding} and {run} are both findings; one is explained at a time, or all")
+        raise UsageError(f"{run!r} is no run here; did you mean {run.upper()}?")
     return run, finding
 
 
 def _page(code: str) -> str:
     import difflib
 
-    from compdbg.findings.pages import CODES, page
+    from compdbg.findings.pages import CODES, index, page
     from compdbg.findings.third_party import third_party_codes, third_party_page
 
+    if code == "":
+        return index()
     if code in CODES:
         return page(code)
     if code in third_party_codes():

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import importlib
 import os
+import shlex
 import sys
 import tempfile
 import traceback
@@ -13,7 +15,7 @@ from types import ModuleType
 from typing import NoReturn
 
 import compdbg
-from compdbg.cli.errors import OUR_FAULT, UNREADABLE, USAGE, CommandError
+from compdbg.cli.errors import OUR_FAULT, UNREADABLE, USAGE, CommandError, UsageError
 
 COMMANDS: dict[str, str] = {
     "run": "run a program and record what torch compiles in it",
@@ -29,14 +31,19 @@ COMMANDS: dict[str, str] = {
 }
 
 
+EPILOG = "New here? compdbg demo. Else: compdbg run script.py, then compdbg explain."
+
+
 class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        self.exit(USAGE, f"compdbg: error: {message}; see {self.prog} --help\n")
+        raise UsageError(f"{message}; see {self.prog} --help")
 
 
 def parser(command: str | None = None) -> argparse.ArgumentParser:
     """The parser of the whole command line; only `command`'s own module is imported for it."""
-    top = Parser(prog="compdbg", description="A debugger for torch.compile.", allow_abbrev=False)
+    top = Parser(
+        prog="compdbg", description="A debugger for torch.compile.", epilog=EPILOG, allow_abbrev=False
+    )
     top.add_argument("--version", action="version", version=f"compdbg {compdbg.__version__}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Parser)
     for name, summary in COMMANDS.items():
@@ -52,7 +59,7 @@ def parser(command: str | None = None) -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
-    arguments = argparse.Namespace()
+    arguments = argparse.Namespace(json="--json" in words and words[0] != "run")
     try:
         arguments = _parse(words)
         code = int(_module(arguments.command).execute(arguments))
@@ -72,14 +79,43 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parse(words: list[str]) -> argparse.Namespace:
-    """A command whose options end where a program begins reads its own words, with its `parse`."""
+    """A command whose options end where a program begins reads its own words, with its `parse`.
+
+    Raises:
+        UsageError: no such command, no such option, a word too many or too few.
+    """
     command = words[0] if words and words[0] in COMMANDS else None
+    if command is None and words and not words[0].startswith("-"):
+        raise UsageError(_no_command(words[0]))
     own = getattr(_module(command), "parse", None) if command else None
     if own is None:
-        return parser(command).parse_args(words)
-    arguments: argparse.Namespace = own(words[1:])
+        made = parser(command)
+        arguments, over = made.parse_known_args(words)
+        if over:
+            raise UsageError(_too_much(over[0], made, command))
+        return arguments
+    arguments = own(words[1:])
     arguments.command = command
     return arguments
+
+
+def _no_command(word: str) -> str:
+    near = difflib.get_close_matches(word, COMMANDS, 1)
+    if near:
+        return f"no such command: {word}; did you mean {near[0]}?"
+    if os.path.exists(word):
+        return f"no such command: {word}; to run a program: compdbg run {shlex.quote(word)}"
+    return f"no such command: {word}; there are: {', '.join(COMMANDS)}"
+
+
+def _too_much(word: str, made: argparse.ArgumentParser, command: str | None) -> str:
+    help_of = f"compdbg {command} --help" if command else "compdbg --help"
+    if not word.startswith("-"):
+        return f"{word!r} is one word too many; see {help_of}"
+    choices = next(a for a in made._actions if isinstance(a, argparse._SubParsersAction)).choices
+    known = [o for a in choices[command]._actions for o in a.option_strings] if command else ["--version"]
+    near = difflib.get_close_matches(word, known, 1)
+    return f"no such option: {word}; " + (f"did you mean {near[0]}?" if near else f"see {help_of}")
 
 
 def _module(command: str) -> ModuleType:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import re
 import shutil
 import sys
 from collections.abc import Sequence
@@ -32,14 +33,46 @@ def width() -> int:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else 100
 
 
+def help_width() -> int:
+    """Columns of a help text, as argparse has them."""
+    return shutil.get_terminal_size().columns - 2
+
+
+def run_is_there(word: str) -> bool:
+    """Whether a word may be meant as a run: it looks like a path, or it is one, here or below compdbg-runs/."""
+    from compdbg.store.locate import RUNS
+
+    return "/" in word or Path(word).exists() or (Path(RUNS) / word).exists()
+
+
 def check_word(word: str | None, known: Sequence[str], what: str) -> None:
     """A word that is neither a run nor known is a slip of the fingers: say what it may have been.
+
+    `known` are the other words that may stand here, `what` is what one of them is called.
 
     Raises:
         UsageError: `word` has no `/`, is no run here, and is none of `known`.
     """
-    if word is None or "/" in word or Path(word).exists() or (Path("compdbg-runs") / word).exists():
+    if word == "":
+        raise UsageError("the name of the run is empty")
+    if word is None or run_is_there(word):
         return
-    near = difflib.get_close_matches(word, known, 1)
-    hint = f"did you mean {near[0]}?" if near else f"{what}s are: {', '.join(known)}"
-    raise UsageError(f"{word!r} is no run here and no {what}; {hint}")
+    nor = f" and no {what}" if what != "run" else ""
+    raise UsageError(f"{word!r} is no run here{nor}; {_meant(word, known, what)}")
+
+
+def _meant(word: str, known: Sequence[str], what: str) -> str:
+    """What the user may have meant by a word that is no run."""
+    from compdbg.store.locate import all_runs
+    from compdbg.views.all import VIEWS
+
+    if what != "finding" and re.fullmatch(r"F\d+", word):
+        return f"a finding is shown by: compdbg explain {word}"
+    if what != "view" and word in VIEWS:
+        return f"a view is shown by: compdbg show {word}"
+    runs = [folder.name for folder in all_runs()]
+    near = [run for run in runs if run.startswith(word)] or difflib.get_close_matches(word, [*known, *runs], 1)
+    if near:
+        return f"did you mean {near[0]}?"
+    others = f"; {what}s are: {', '.join(known)}" if what == "view" else ""
+    return f"runs are listed by: compdbg runs{others}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib import resources
 from pathlib import Path
 
@@ -21,6 +22,12 @@ def page(code: str) -> str:
     if code not in CODES:
         raise KeyError(code)
     return (_folder() / f"{code}.md").read_text()
+
+
+def index() -> str:
+    """Every code with what it says, a line each."""
+    rows = re.findall(r"^\| \[([\w-]+)\]\(.*?\) \| (.*) \|$", (_folder() / "index.md").read_text(), re.MULTILINE)
+    return "".join(f"{code:<24} {says}\n" for code, says in rows)
 
 
 CODES: tuple[str, ...] = tuple(sorted(path.stem for path in _folder().glob("*.md") if path.stem != "index"))

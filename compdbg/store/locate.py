@@ -24,13 +24,21 @@ def find_run(given: str | None) -> Path:
         inside = Path(RUNS) / given
         if inside.is_dir():
             return inside
-        raise CannotRead(f"{given} is no run that can be read" if path.is_file() else f"no run at {given}")
+        raise CannotRead(_no_run(given, path))
     latest = Path(RUNS) / "latest"
     if latest.is_dir():
         return latest.resolve()
     if runs := all_runs():
         return runs[0]
     raise CannotRead(f"no run below {Path.cwd() / RUNS}; record one with: compdbg run script.py")
+
+
+def _no_run(given: str, path: Path) -> str:
+    if not path.is_file():
+        return f"no run at {given}; runs are listed by: compdbg runs"
+    if path.suffix == ".py":
+        return f"{given} is a program, no run; it is recorded by: compdbg run {given}"
+    return f"{given} is no run; a run is a folder that `compdbg run` wrote, or a report of compdbg"
 
 
 def all_runs(under: Path = Path(RUNS)) -> list[Path]:

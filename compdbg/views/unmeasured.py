@@ -1,4 +1,4 @@
-"""Views whose data only some runs have: what was measured of memory."""
+"""What was measured of memory: a view whose data only some runs have."""
 
 from __future__ import annotations
 
