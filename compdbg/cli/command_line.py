@@ -125,7 +125,11 @@ def _hook(word: str) -> str:
     for name in hook_names():
         if given.replace("-", "_") == name.replace("-", "_"):
             return name
-    raise UsageError(f"no such option: {word}; hooks are: {', '.join(hook_names())}")
+    near = difflib.get_close_matches(given.replace("-", "_"), hook_names(), 1)
+    raise UsageError(
+        f"no such option: {word}; "
+        + (f"did you mean --no-{near[0]}?" if near else f"hooks are: {', '.join(hook_names())}")
+    )
 
 
 def _take_pythons(rest: list[str], line: CommandLine) -> bool:

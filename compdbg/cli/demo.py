@@ -11,7 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from compdbg.cli.errors import FINE, CommandError
+from compdbg.cli.errors import FINE, CommandError, UsageError
 
 STEPS = (
     ("what is wrong, worst first", ["explain"]),
@@ -35,8 +35,10 @@ def execute(arguments: argparse.Namespace) -> int:
         print(program.read_text(), end="")
         return FINE
     folder = arguments.output or time.strftime("compdbg-runs/demo-%Y%m%d-%H%M%S") + f"-{os.getpid():x}"
+    if os.path.exists(folder) and not (os.path.isdir(folder) and not os.listdir(folder)):
+        raise UsageError(f"{folder} is there already; -o names a new folder for the run")
     print(f"Recording a small server, {program.name} ({_shown(['demo', '--source'])} prints it).")
-    print("It compiles and captures a decoder of two layers: half a minute the first time.", flush=True)
+    print("It compiles and captures a decoder of two layers: about half a minute.", flush=True)
     _record(root, program, folder)
     for what, words in STEPS:
         command = [words[0], folder if "/" in folder else f"{folder}/", *words[1:]]
@@ -63,7 +65,8 @@ def _record(root: Path, program: Path, folder: str) -> None:
     command = [sys.executable, "-m", "compdbg", "run", "-o", folder, str(program)]
     path = os.pathsep.join(filter(None, (str(root), os.environ.get("PYTHONPATH"))))
     with tempfile.TemporaryDirectory(prefix="compdbg-demo-") as fresh:
-        caches = {"COMPDBG_CACHE_DIR": f"{fresh}/ours", "TORCHINDUCTOR_CACHE_DIR": f"{fresh}/inductor"}
+        ours = {"XDG_CACHE_HOME": fresh, "COMPDBG_CACHE_DIR": f"{fresh}/ours"}
+        caches = {**ours, "TORCHINDUCTOR_CACHE_DIR": f"{fresh}/inductor"}
         done = subprocess.run(command, env={**os.environ, **caches, "PYTHONPATH": path}, check=False)
     if done.returncode:
         raise CommandError(f"the program of the tour ended with {done.returncode}: {shlex.join(command)}")

@@ -39,7 +39,8 @@ def print_last_lines(
     else:
         counts, worst, verdict = found
         manifest.add(findings=counts)
-        lines = [*worst, f"{verdict}; next: compdbg {'explain' if worst else 'show'}{target}"]
+        faults = counts.get("error") or counts.get("warning")
+        lines = [*worst, f"{verdict}; next: compdbg {'explain' if faults else 'show'}{target}"]
     if report is not None:
         lines[-1] += f"; report: {report}"
     try:

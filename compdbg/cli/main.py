@@ -85,21 +85,24 @@ def _parse(words: list[str]) -> argparse.Namespace:
         UsageError: no such command, no such option, a word too many or too few.
     """
     command = words[0] if words and words[0] in COMMANDS else None
-    if command is None and words and not words[0].startswith("-"):
+    if command is None and words and words[0] not in ("-h", "--help", "--version"):
         raise UsageError(_no_command(words[0]))
     own = getattr(_module(command), "parse", None) if command else None
-    if own is None:
-        made = parser(command)
-        arguments, over = made.parse_known_args(words)
-        if over:
-            raise UsageError(_too_much(over[0], made, command))
+    arguments: argparse.Namespace
+    if own is not None:
+        arguments = own(words[1:])
+        arguments.command = command
         return arguments
-    arguments = own(words[1:])
-    arguments.command = command
+    made = parser(command)
+    arguments, over = made.parse_known_args(words)
+    if over:
+        raise UsageError(_too_much(over[0], made, command))
     return arguments
 
 
 def _no_command(word: str) -> str:
+    if word.startswith("-"):
+        return f"no such option: {word}; a command comes first; see compdbg --help"
     near = difflib.get_close_matches(word, COMMANDS, 1)
     if near:
         return f"no such command: {word}; did you mean {near[0]}?"
@@ -114,7 +117,7 @@ def _too_much(word: str, made: argparse.ArgumentParser, command: str | None) -> 
         return f"{word!r} is one word too many; see {help_of}"
     choices = next(a for a in made._actions if isinstance(a, argparse._SubParsersAction)).choices
     known = [o for a in choices[command]._actions for o in a.option_strings] if command else ["--version"]
-    near = difflib.get_close_matches(word, known, 1)
+    near = difflib.get_close_matches(word, known, 1, cutoff=0.7)
     return f"no such option: {word}; " + (f"did you mean {near[0]}?" if near else f"see {help_of}")
 
 

@@ -39,7 +39,7 @@ def help_width() -> int:
 
 
 def run_is_there(word: str) -> bool:
-    """Whether a word may be meant as a run: it looks like a path, or it is one, here or below compdbg-runs/."""
+    """Whether a word may be meant as a run: it looks like a path, or it names something here."""
     from compdbg.store.locate import RUNS
 
     return "/" in word or Path(word).exists() or (Path(RUNS) / word).exists()
@@ -71,7 +71,9 @@ def _meant(word: str, known: Sequence[str], what: str) -> str:
     if what != "view" and word in VIEWS:
         return f"a view is shown by: compdbg show {word}"
     runs = [folder.name for folder in all_runs()]
-    near = [run for run in runs if run.startswith(word)] or difflib.get_close_matches(word, [*known, *runs], 1)
+    near = [run for run in runs if run.startswith(word)] or difflib.get_close_matches(
+        word, [*known, *runs], 1
+    )
     if near:
         return f"did you mean {near[0]}?"
     others = f"; {what}s are: {', '.join(known)}" if what == "view" else ""

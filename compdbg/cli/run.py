@@ -75,6 +75,9 @@ def parse(words: list[str]) -> argparse.Namespace:
     line = split(words, parser)
     arguments = parser.parse_args(line.options)
     arguments.line = line
+    into = os.path.dirname(arguments.report or "") or "."
+    if not os.path.isdir(into):
+        raise UsageError(f"--report={arguments.report}: there is no folder {into}")
     return arguments
 
 
@@ -183,6 +186,8 @@ def _folder(arguments: argparse.Namespace) -> str:
 
     if arguments.output is None:
         return new_run_folder(program_name(arguments.line))
+    if not arguments.output:
+        raise UsageError("-o needs a folder")
     folder: str = os.path.abspath(arguments.output)
     if os.path.exists(folder) and not os.path.isdir(folder):
         raise UsageError(f"{arguments.output} is not a folder")

@@ -17,7 +17,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.usage = "%(prog)s [-h] [--json] [RUN] [VIEW]"
     parser.add_argument(
         "words", nargs="*", metavar="[RUN] [VIEW]",
-        help="a run's folder, its name or a report (default: the newest run); a view's name (default: summary)",
+        help="a run's folder, its name or a report (default: the newest run); a view (default: summary)",
     )  # fmt: skip
     add_json(parser)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter

@@ -26,7 +26,9 @@ def page(code: str) -> str:
 
 def index() -> str:
     """Every code with what it says, a line each."""
-    rows = re.findall(r"^\| \[([\w-]+)\]\(.*?\) \| (.*) \|$", (_folder() / "index.md").read_text(), re.MULTILINE)
+    rows = re.findall(
+        r"^\| \[([\w-]+)\]\(.*?\) \| (.*) \|$", (_folder() / "index.md").read_text(), re.MULTILINE
+    )
     return "".join(f"{code:<24} {says}\n" for code, says in rows)
 
 

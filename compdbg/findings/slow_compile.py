@@ -42,8 +42,8 @@ def _finding(run: Run, process: ProcessTime) -> Finding:
         title=f"compiling took {process.compile_s:.1f} s, {part:.0%} of the process's time",
         cause=(
             f"Most of it in {listed([f'{name} ({s:.1f} s)' for name, s in phases[:_MOST]])}; "
-            f"by compile: {listed([f'{name} ({s:.1f} s)' for name, s in pieces[:_MOST]])}. "
-            f"{process.unaccounted_s:.1f} s are in no phase of their own."
+            f"by compile: {listed([f'{name} ({s:.1f} s)' for name, s in pieces[:_MOST]])}."
+            + _unaccounted(process.unaccounted_s)
         ),
         suggestion=_advice(run, phases[0][0]),
         where=_where(run, mine),
@@ -73,6 +73,10 @@ def _sums(phases: list[Phase], key: Callable[[Phase], str], *, own: bool) -> lis
     for phase in phases:
         sums[key(phase)] += phase.self_s if own else phase.duration_s
     return [(name, round(s, 3)) for name, s in sorted(sums.items(), key=lambda item: -item[1])]
+
+
+def _unaccounted(seconds: float) -> str:
+    return f" {seconds:.1f} s are in no phase of their own." if seconds >= 0.05 else ""
 
 
 def _advice(run: Run, phase: str) -> str:

@@ -7,12 +7,14 @@ import re
 _LOCAL = re.compile(r"\b[LG]\[['\"](?P<name>\w+)['\"]\]")
 _SLOT = re.compile(r"\._(?:modules|parameters|buffers)\[['\"](?P<name>[^'\"]+)['\"]\]")
 _INDEX = re.compile(r"\.(?P<index>\d+)(?=\.|\[|$)")
+_IMPORTED = re.compile(r"\b__import_(?P<name>\w*?)(?=$|[^\w])")
 _SIZE = re.compile(r"^(?P<tensor>.+)\.size\(\)\[(?P<dim>\d+)\]$")
 
 
 def shown(source: str) -> str:
     """`self.norm.weight` for `L['self']._modules['norm']._parameters['weight']`."""
     plain = _LOCAL.sub(lambda found: found["name"], source.strip())
+    plain = _IMPORTED.sub(lambda found: found["name"].replace("_dot_", "."), plain)
     plain = _SLOT.sub(lambda found: "." + found["name"], plain)
     plain = _INDEX.sub(lambda found: f"[{found['index']}]", plain)
     return plain.replace(".__code__", "").replace("._base", "")

@@ -152,7 +152,14 @@ def read_log(folder: Path) -> Log:
     records = [entry for content in contents for entry in content.records]
     if not records and not manifest:
         what = "nothing that could be read" if files else "no run: neither run.json nor *.jsonl"
-        raise CannotRead(f"{folder} holds {what}")
+        within = (
+            ""
+            if files
+            else next(
+                (f"; name one of those in it, such as {m.parent}" for m in folder.glob("*/run.json")), ""
+            )
+        )
+        raise CannotRead(f"{folder} holds {what}{within}")
     records.sort(key=lambda entry: (entry[0], entry[1].header.process, entry[1].header.seq))
     unknown = Counter(r.event.kind for _, r in records if isinstance(r.event, UnknownEvent))
     return Log(

@@ -50,8 +50,8 @@ def _lines(items: Sequence[Lookup]) -> list[str]:
         lines.append("served: " + ", ".join(f"{count} {by}" for by, count in served.most_common()))
     if ops := sorted({op for e in items for op in e.not_in_key}):
         lines.append(
-            f"in the graphs but in no key of torch's: what {', '.join(ops)} compute, and their fakes; "
-            "a change of those is not noticed"
+            f"in the graphs but in no key of torch's: code and fake of {', '.join(ops)}; "
+            "a change there is not noticed"
         )
     misses = [e for e in items if e.result == "miss"]
     if misses and all(e.nearest_key is None for e in misses):

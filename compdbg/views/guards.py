@@ -11,6 +11,7 @@ from compdbg.events import Guard, Where
 from compdbg.events.guards import LOADED
 from compdbg.model.guards import Entry, Violation
 from compdbg.views.base import Column, Source, View
+from compdbg.views.guard_text import in_python
 from compdbg.views.places import counted, place
 
 
@@ -45,16 +46,17 @@ class GuardRow(Struct, frozen=True, kw_only=True):
 
 def guards(source: Source) -> View:
     entries = [entry for entry in source.run.entries if not entry.inherited]
+    rows = [row for entry in entries for row in guard_rows(entry)]
     return View(
         name="guards",
         title="Guards",
-        items=[row for entry in entries for row in guard_rows(entry)],
+        items=rows,
+        shown=[*(r for r in rows if r.violations), *(r for r in rows if not r.violations)],
         columns=(
             Column("id", lambda r: r.compile_id),
             Column("type", lambda r: r.type),
-            Column("guard", lambda r: r.expr, wide=True),
+            Column("guard", lambda r: in_python(r.expr), wide=True),
             Column("where", lambda r: place(r.where)),
-            Column("layer", lambda r: r.layer),
             Column("state", _state),
             Column("false on", lambda r: str(r.violations) if r.violations else "", align="right"),
         ),
@@ -123,7 +125,8 @@ def _later_calls(entry: Entry) -> int:
 
 
 def _state(row: GuardRow) -> str:
-    return "kept" if row.kept else "dropped"
+    state = "kept" if row.kept else "dropped"
+    return state if row.layer == "dynamo" else f"{state}, of {row.layer}"
 
 
 def _line(entry: Entry) -> str:

@@ -16,7 +16,7 @@ def passes(source: Source) -> View:
         title="Passes over graphs",
         lines=_lines(items),
         items=items,
-        shown=[p for p in items if _tells(p)],
+        shown=_from_outside_in([p for p in items if _tells(p)]),
         columns=(
             Column("graph", lambda p: p.graph),
             Column("#", lambda p: str(p.index), align="right"),
@@ -35,15 +35,22 @@ def _lines(items: Sequence[Pass]) -> list[str]:
         changed = sum(p.changed for p in seen)
         total = sum(p.duration_us for p in seen if p.within is None) / 1e6
         graphs = counted(len({p.graph for p in seen}), "graph")
+        hidden = "; the others are not shown" if any(not _tells(p) for p in seen) else ""
         lines.append(
             f"{counted(len(seen), 'pass', 'passes')} over {graphs} in {duration(total)}, "
-            f"{changed} of them changed something; the others are not shown"
+            + (f"{changed} of them changed something{hidden}" if changed else "none of them changed anything")
         )
     loaded = sorted({p.graph for p in items if p.cached})
     if loaded:
         runs = ", ".join(sorted({p.run or "an earlier run" for p in items if p.cached}))
         lines.append(f"{', '.join(loaded)} came from a cache: the passes shown ran in {runs}")
     return lines
+
+
+def _from_outside_in(items: list[Pass]) -> list[Pass]:
+    """By graph, and a pass before those that it runs: they end, and are recorded, before it does."""
+    graphs = {p.graph: n for n, p in reversed(list(enumerate(items)))}
+    return sorted(items, key=lambda p: (graphs[p.graph], p.cached, p.index))
 
 
 def _tells(one: Pass) -> bool:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 from compdbg.model.pipeline import Crossing, SplitPiece
 from compdbg.model.run import Run
 from compdbg.views.base import Column, Source, View
 from compdbg.views.places import counted
+
+_OF_THE_MODEL = re.compile(r"_(parameters|buffers)_")
+"""In the name that Dynamo gives to what it finds in a module."""
 
 
 def splits(source: Source) -> View:
@@ -23,8 +28,8 @@ def splits(source: Source) -> View:
             Column("split at", lambda p: p.split_op or ""),
             Column("twin of", lambda p: p.shared_with or ""),
             Column("compiled for", lambda p: " ".join(p.compiles)),
-            Column("in", lambda p: _crossing(p.inputs), wide=True),
-            Column("out", lambda p: _crossing(p.outputs), wide=True),
+            Column("in", lambda p: crossing(p.inputs), wide=True),
+            Column("out", lambda p: crossing(p.outputs), wide=True),
         ),
         empty="no graph was split",
     )
@@ -66,7 +71,11 @@ def _sum(pieces: list[SplitPiece]) -> str:
     )
 
 
-def _crossing(values: list[Crossing] | None) -> str:
-    if values is None:
-        return ""
-    return " ".join(f"{v.name}[{','.join(v.shape)}]" if v.shape else f"{v.name}:{v.type}" for v in values)
+def crossing(values: list[Crossing] | None) -> str:
+    """What crosses a border, by name and shape; the model's own parameters and buffers are counted."""
+    own = [v for v in values or () if _OF_THE_MODEL.search(v.name)]
+    others = [v for v in values or () if v not in own]
+    said = [f"{v.name}[{','.join(v.shape)}]" if v.shape else f"{v.name}:{v.type}" for v in others]
+    if own:
+        said.append(f"and {counted(len(own), 'parameter')}" if said else counted(len(own), "parameter"))
+    return " ".join(said)

@@ -42,7 +42,13 @@ class TestUsage:
             (["--quite", "program.py"], "no such option: --quite; did you mean --quiet?"),
             (["--quiet=yes", "program.py"], "--quiet takes no value"),
             (["-Z", "program.py"], "no such option: -Z"),
-            (["--no-guard-dogs", "program.py"], "no such option: --no-guard-dogs; hooks are:"),
+            (["--no-guard", "program.py"], "no such option: --no-guard; did you mean --no-guards?"),
+            (["--no-zebra", "program.py"], "no such option: --no-zebra; hooks are:"),
+            (["-o", "", "program.py"], "-o needs a folder"),
+            (
+                ["--report=nowhere/r.html", "program.py"],
+                "--report=nowhere/r.html: there is no folder nowhere",
+            ),
             (["-o", "program.py", "program.py"], "program.py is not a folder"),
             (["-cc.bakend=eager", "program.py"], "no configuration key 'bakend'; did you mean 'backend'?"),
             (["-cc.backend", "program.py"], "-cc.backend needs =VALUE"),
@@ -251,7 +257,8 @@ class TestReading:
         assert compdbg("show").stderr.decode() == (
             f"compdbg: error: no run below {tmp_path}/compdbg-runs; record one with: compdbg run script.py\n"
         )
-        assert compdbg("show", "./nowhere/") == (3, b"", b"compdbg: error: no run at ./nowhere/\n")
+        complaint = b"compdbg: error: no run at ./nowhere/; runs are listed by: compdbg runs\n"
+        assert compdbg("show", "./nowhere/") == (3, b"", complaint)
 
     def test_damaged_lines_are_skipped_and_counted(self, tmp_path: Path) -> None:
         good = OLD_LINE % (1, 1, START)

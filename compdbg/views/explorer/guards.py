@@ -9,8 +9,9 @@ from compdbg.model.frames import Compile, place_of
 from compdbg.model.guards import Entry, Violation
 from compdbg.views.base import Column, Source, View
 from compdbg.views.explorer.base import Block, Code, Page, Place, source_code
-from compdbg.views.explorer.guard_code import dispatch, in_python
+from compdbg.views.explorer.guard_code import dispatch
 from compdbg.views.explorer.words import facts, listing, short
+from compdbg.views.guard_text import in_python
 from compdbg.views.guards import GuardRow, guard_rows, guards
 from compdbg.views.places import counted, duration
 
