@@ -14,7 +14,7 @@ from typing import Any
 from compdbg import probe
 from compdbg.events import Compared
 from compdbg.hooks import compiling
-from compdbg.hooks.base import Hook, Part, Patches, Target, contained, report_error
+from compdbg.hooks.base import Hook, Part, Patches, Target, contained
 from compdbg.hooks.comparison import NotComparable, Reference, backend_of
 from compdbg.hooks.current import compile_id, graph_name
 from compdbg.hooks.userline import of_code
@@ -50,6 +50,16 @@ class Watched:
             self.signatures.add(signature)
             return True
         return self.calls in CALLS
+
+    def expected(self, args: tuple[Any, ...]) -> list[Any] | None:
+        """What eager gives for these inputs, if this call is compared."""
+        if not self.due(args):
+            return None
+        try:
+            return self.reference.results(args)
+        except NotComparable as why:
+            self.tell("not-checked", args, reason=str(why))
+            return None
 
     def tell(self, check: Any, args: tuple[Any, ...], **more: Any) -> None:
         self.done = check != "equal"  # one that differs will differ again; what can't be checked, neither
@@ -88,13 +98,8 @@ def _compiling(original: Any) -> Any:
 def _comparing(compiled: Callable[..., Any], watched: Watched) -> Callable[..., Any]:
     def call(*args: Any) -> Any:
         expected = None
-        try:
-            if watched.due(args):
-                expected = watched.reference.results(args)
-        except NotComparable as why:
-            watched.tell("not-checked", args, reason=str(why))
-        except Exception as error:
-            report_error(NAME, error)
+        with contained(NAME):
+            expected = watched.expected(args)
         described = args if expected is not None else ()
         result = compiled(*args)
         if expected is not None:

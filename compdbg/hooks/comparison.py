@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import operator
 import sys
 from typing import Any
 
 from compdbg.hooks.replacement_values import ROUNDS, TALKS, difference
+from compdbg.hooks.write_guard import Writes, write_guard
 
 COPIED_BYTES = 256 << 20
 TOLERANCE = {"float64": 1e-7, "float32": 1e-3, "float16": 2e-2, "bfloat16": 1e-1, "complex64": 1e-3}
@@ -23,8 +23,11 @@ class Reference:
     def __init__(self, gm: Any) -> None:
         self.gm = gm
         names = [f"{node.target} {node.args}" for node in gm.graph.nodes if node.op.startswith("call")]
-        self.writes = any(map(_writes, gm.graph.nodes))
+        self.writes = False
+        self.own = [t for t in vars(gm).values() if isinstance(t, sys.modules["torch"].Tensor)]
+        self.own += [*gm.parameters(), *gm.buffers()]
         self.talks = any(word in name for name in names for word in TALKS)
+        self.gradients = any("grad" in str(node.target) for node in gm.graph.nodes)
         self.rounds = any(word in name for name in names for word in (*ROUNDS, *_DECIDES))
 
     def results(self, args: tuple[Any, ...]) -> list[Any]:
@@ -38,9 +41,14 @@ class Reference:
             raise NotComparable("the graph talks to other ranks")
         if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
             raise NotComparable("a CUDA graph is captured")
+        if torch._C._len_torch_dispatch_stack():
+            raise NotComparable("a dispatch mode of the program's would see eager's operators")
         devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
-        with torch.random.fork_rng(devices=devices), torch.no_grad():
-            first, second = self._run(args), self._run(args)
+        try:
+            with torch.random.fork_rng(devices=devices), torch.set_grad_enabled(self._wants_gradients()):
+                first, second = self._run(args), self._run(args)
+        finally:
+            torch.clear_autocast_cache()  # weights cast under no_grad would have no gradient
         for one, other in zip(first, second, strict=True):
             if difference(one, other, rounds=False, tolerance={}) is not None:
                 raise NotComparable("eager itself gives another result each time")
@@ -57,10 +65,23 @@ class Reference:
                 return {"output": number, "dtype": dtype, "max_abs": found[0], "max_rel": found[1]}
         return None
 
+    def _wants_gradients(self) -> bool:
+        """Only where the graph itself works some out: what a backward would need takes memory."""
+        return self.gradients and bool(sys.modules["torch"].is_grad_enabled())
+
     def _run(self, args: tuple[Any, ...]) -> list[Any]:
-        results = _tensors(self.gm(*(_copies(args) if self.writes else args)))
-        inputs = {id(a) for a in args}
-        return [r.clone() if r is not None and id(r) in inputs else r for r in results]
+        """One run, on the inputs themselves until the graph is about to write to one."""
+        if not self.writes:
+            try:
+                with write_guard((*args, *self.own)):
+                    results = _tensors(self.gm(*args))
+                inputs = {id(a) for a in args}
+                return [r.clone() if r is not None and id(r) in inputs else r for r in results]
+            except Writes:
+                self.writes = True
+        if self.own:
+            raise NotComparable("the graph writes, and holds tensors of its own")
+        return _tensors(self.gm(*_copies(args)))
 
 
 _DECIDES = ("argmin", "sort", "gt", "lt", "ge", "le", "eq", "ne", "where", "unique", "nonzero", "multinomial")
@@ -74,31 +95,6 @@ def backend_of(output_graph: Any) -> str:
         if isinstance(found, str):
             return found
     return type(compiler).__name__
-
-
-def _writes(node: Any) -> bool:
-    """Whether a node writes to a tensor: an item, a method or function in place, a mutating op, `out=`."""
-    if node.op == "call_method":
-        return str(node.target).endswith("_") and not str(node.target).endswith("__")
-    if node.op != "call_function":
-        return False
-    name = getattr(node.target, "__name__", "")
-    schema = getattr(getattr(node.target, "default", node.target), "_schema", None)
-    return (
-        node.target is operator.setitem
-        or "out" in node.kwargs
-        or (name.endswith("_") and not name.endswith("__"))
-        or (
-            name.startswith("i")
-            and getattr(operator, name, None) is node.target
-            and name not in _NOT_IN_PLACE
-        )
-        or bool(getattr(schema, "is_mutable", False))
-        or "auto_functionalized" in name
-    )
-
-
-_NOT_IN_PLACE = ("is_", "is_not", "index", "inv", "invert", "itemgetter")
 
 
 def _copies(args: tuple[Any, ...]) -> list[Any]:

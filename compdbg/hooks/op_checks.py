@@ -65,7 +65,7 @@ def keep(arguments: list[Argument]) -> dict[str, Kept]:
     """What the op must leave as it is: undeclared inputs that share no memory with a declared one."""
     written = {storage for a in arguments if a.writes and (storage := _storage(a.tensor))}
     return {
-        a.name: Kept(tuple(a.tensor.shape), _bits(a.tensor))
+        a.name: Kept(tuple(a.tensor.shape), bits(a.tensor))
         for a in arguments
         if not a.writes and a.tensor.numel() and _storage(a.tensor) not in written
     }
@@ -80,7 +80,7 @@ def writes(arguments: list[Argument], before: dict[str, Kept]) -> Iterator[Wrong
             continue
         if tuple(argument.tensor.shape) != kept.shape:
             yield Wrong("undeclared-write", argument.name, "read only", "resized")
-        elif not torch.equal(_bits(argument.tensor), kept.bits):
+        elif not torch.equal(bits(argument.tensor), kept.bits):
             yield Wrong("undeclared-write", argument.name, "read only", "written to")
 
 
@@ -162,7 +162,7 @@ def _strides_differ(real: Any, fake: Any) -> bool:
     return any(size > 1 and isinstance(told, int) and told != step for size, step, told in steps)
 
 
-def _bits(tensor: Any) -> Any:
+def bits(tensor: Any) -> Any:
     """A copy of a tensor's bits, or for a large one their sum: equal only for equal values."""
     torch = sys.modules["torch"]
     plain = tensor.detach()

@@ -25,6 +25,8 @@ _MARKS = (
     ("_dynamo_weak_dynamic_indices", "maybe_mark_dynamic"),
 )
 """Attributes that torch's decorators leave on a tensor, the strongest request first."""
+_MARKED_BY_TORCH = ("_min_seqlen_tensor", "_max_seqlen_tensor")
+"""Parts of a nested tensor: nobody asked for their sizes."""
 
 
 def _install_builder(patches: Patches) -> None:
@@ -44,6 +46,8 @@ def _install_builder(patches: Patches) -> None:
 
 def _note_marks(record: compiling.Compiling, tensor: Any, source: Any, context: Any) -> None:
     """Remember which dimensions of an input the user marked; say at once where torch ignores it."""
+    if getattr(source, "member", "") in _MARKED_BY_TORCH:
+        return
     marks: dict[int, str] = {}
     for attribute, asked in _MARKS:
         for dim in getattr(tensor, attribute, None) or ():

@@ -81,14 +81,16 @@ def _note(key: Key, value: object, caller: FrameType) -> None:
             _changed[key] = text, f"{where.function} ({_short(where.file)}:{where.line})"
         return
     asks = _asked.setdefault(key, [])
+    here = threading.current_thread().name
     if step == "__exit__":
-        if asks and asks[-1].patch:
-            asks.pop()
+        ended = next((ask for ask in reversed(asks) if ask.patch and ask.thread == here), None)
+        if ended is not None:
+            asks.remove(ended)
         return
     _changed.pop(key, None)
     if step != "__enter__" and asks:
         asks.pop()
-    asks.append(Ask(text, where, threading.current_thread().name, step == "__enter__"))
+    asks.append(Ask(text, where, here, step == "__enter__"))
 
 
 def _setter(frame: FrameType | None) -> FrameType | None:
@@ -113,7 +115,7 @@ def _text(value: object) -> str | None:
 def _requesting(original: Any) -> Any:
     def check_for_incompatible_configs() -> None:
         original()
-        if probe.active() and any(asks and asks[-1].patch for asks in _asked.values()):
+        if probe.active() and _asked:
             with contained(NAME):
                 _note_request(sys._getframe(1))
 
@@ -123,12 +125,27 @@ def _requesting(original: Any) -> Any:
 def _note_request(optimize: FrameType) -> None:
     from compdbg.hooks.requested import asked_of
 
-    request = asked_of(optimize)
+    patched = {key: ask for key, ask in _standing().items() if ask.patch}
+    request = asked_of(optimize) if patched else None
     if request is None or not request.code:
         return
-    _requests[request.code] = {key: asks[-1] for key, asks in _asked.items() if asks and asks[-1].patch}
+    _requests[request.code] = patched
     while len(_requests) > REQUESTS:
-        _requests.pop(next(iter(_requests)))
+        _requests.pop(next(iter(_requests)), None)
+
+
+def _standing() -> dict[Key, Ask]:
+    """What is asked for now: by this thread, which has settings of its own, or else by another.
+
+    Others may set values or end patches meanwhile, so lists are read once.
+    """
+    here = threading.current_thread().name
+    found = {}
+    for key, asks in list(_asked.items()):
+        standing = list(asks)
+        if standing:
+            found[key] = next((ask for ask in reversed(standing) if ask.thread == here), standing[-1])
+    return found
 
 
 def _compiling(original: Any) -> Any:
@@ -145,7 +162,7 @@ def _tell(options: dict[str, Any]) -> None:
     """Each value that was asked for, as this compile finds it."""
     under_way = compiling.top()
     frame = under_way.frame if under_way is not None else ""
-    now = {key: asks[-1] for key, asks in _asked.items() if asks}
+    now = _standing()
     for key, ask in {**_requests.pop(frame, {}), **now}.items():
         effective = _text(getattr(sys.modules[key.module], key.name, None))
         if effective is None or (key.module.endswith("inductor.config") and key.name in options):

@@ -14,6 +14,7 @@ from torch import Tensor  # noqa: E402
 from compdbg.events import Compared, HookError  # noqa: E402
 from compdbg.findings.base import Finding  # noqa: E402
 from compdbg.findings.collect import find_all  # noqa: E402
+from compdbg.hooks.comparison import NotComparable, Reference  # noqa: E402
 from compdbg.model.run import Run  # noqa: E402
 from compdbg.views.all import VIEWS  # noqa: E402
 from compdbg.views.base import Source  # noqa: E402
@@ -175,3 +176,92 @@ def test_the_view_and_a_run_that_compared_nothing(compared: Any) -> None:
     without = compared(affine, off_by(0.5), (X,), compare="")
     assert VIEWS["numerics"](Source(without, [])).items == []
     assert found(without) == []
+
+
+def batch_norm(x: Tensor, mean: Tensor) -> Tensor:
+    return torch.nn.functional.batch_norm(x, mean, torch.ones(3), training=True)
+
+
+def in_place_by_keyword(x: Tensor, mean: Tensor) -> Tensor:
+    torch.nn.functional.leaky_relu(mean, 0.5, inplace=True)
+    return x + mean
+
+
+def in_place_by_position(x: Tensor, mean: Tensor) -> Tensor:
+    torch.nn.functional.leaky_relu(mean, 0.5, True)
+    return x + mean
+
+
+def renormalised(x: Tensor, mean: Tensor) -> Tensor:
+    return torch.nn.functional.embedding(torch.tensor([0]), mean.view(1, 3), max_norm=1.0)
+
+
+def through_a_view(x: Tensor, mean: Tensor) -> Tensor:
+    mean[1:].mul_(2)
+    return x + mean
+
+
+def under_checkpoint(x: Tensor, mean: Tensor) -> Tensor:
+    return torch.utils.checkpoint.checkpoint(batch_norm, x, mean, use_reentrant=False)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [batch_norm, in_place_by_keyword, in_place_by_position, renormalised, through_a_view, under_checkpoint],
+)
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_memory_of_the_program_is_written_to_once(compared: Any, step: Any, backend: str) -> None:
+    """However an operator comes to write: by a flag, without saying so, through a view."""
+    x, start = torch.arange(12.0).reshape(4, 3), torch.tensor([-8.0, -4.0, -2.0])
+    expected = start.clone()
+    result = step(x, expected)
+    torch._dynamo.reset()
+    seen = start.clone()
+    run = compared(step, backend, (x, seen))
+    assert torch.equal(seen, expected)
+    assert checks(run) == ["equal"]
+    assert not torch.equal(start, expected)
+    assert result.shape[-1] == 3
+
+
+def test_an_undeclared_write_is_done_once(compared: Any) -> None:
+    """What the operator does is its own fault; the copies that eager gets are ours to throw away."""
+
+    @torch.library.custom_op("compdbg_compare::counts", mutates_args=())
+    def counts(x: Tensor, calls: Tensor) -> Tensor:
+        calls += 1
+        return x * 2
+
+    counts.register_fake(lambda x, calls: torch.empty_like(x))
+    calls = torch.zeros(1)
+    run = compared(lambda x, calls: counts(x, calls), "eager", (X, calls))
+    assert calls.tolist() == [1]
+    assert checks(run) == ["equal"]
+
+
+def test_weights_cast_by_autocast_keep_their_gradients(compared: Any) -> None:
+    layer = torch.nn.Linear(6, 6)
+    with torch.autocast("cpu", torch.bfloat16):
+        run = compared(lambda x: layer(x), "eager", (X[None],))
+        layer(X[None]).sum().backward()
+    assert checks(run) == ["equal"]
+    assert layer.weight.grad is not None
+
+
+def test_a_mode_of_the_programs_sees_no_operator_of_ours() -> None:
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Watching(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            raise AssertionError(func)
+
+    reference = Reference(torch.fx.symbolic_trace(affine))
+    with Watching(), pytest.raises(NotComparable, match="dispatch mode"):
+        reference.results((X,))
+
+
+def test_gradients_that_a_graph_works_out(compared: Any) -> None:
+    def step(x: Tensor) -> Tensor:
+        return torch.func.vmap(torch.func.grad(lambda row: row.sin().sum()))(x)
+
+    assert checks(compared(step, "aot_eager", (torch.ones(2, 3),))) == ["equal"]

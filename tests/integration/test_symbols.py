@@ -165,3 +165,10 @@ def test_what_stays_dynamic_is_clean(record_here: Record) -> None:
         ("x.size(0)", "mark_dynamic", "dynamic"),
         ("y.size(0)", "mark_dynamic", "dynamic"),
     }
+
+
+def test_sizes_that_torch_marks_in_a_nested_tensor(record_here: Record) -> None:
+    nested = torch.nested.nested_tensor([ones(2, 3), ones(1, 3)], layout=torch.jagged)
+    with record_here() as run:
+        compiled(lambda x: x * 2, backend="aot_eager")(nested)
+    assert "dim-specialised" not in [finding.code for finding in findings(run)]

@@ -16,6 +16,7 @@ import torch._inductor.config as inductor  # noqa: E402
 from compdbg.events import ConfigValue, HookError  # noqa: E402
 from compdbg.findings.base import Finding  # noqa: E402
 from compdbg.findings.collect import find_all  # noqa: E402
+from compdbg.hooks import torch_config  # noqa: E402
 from compdbg.model.run import Run  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")]
@@ -156,3 +157,46 @@ def test_an_option_of_one_compile_is_the_nearer_word(recorded: Any) -> None:
     run = recorded(program)
     assert found(run) == []
     assert run.log.of(ConfigValue) == []
+
+
+def test_patches_of_threads_that_end_in_another_order(recorded: Any) -> None:
+    """Each compiles under its own patch; that the first has ended is no business of the second."""
+
+    def program() -> None:
+        first_in, second_in, first_out = threading.Event(), threading.Event(), threading.Event()
+
+        def first() -> None:
+            with inductor.patch(max_fusion_size=11):
+                compile_and_call()
+                first_in.set()
+                second_in.wait(30)
+            first_out.set()
+
+        def second() -> None:
+            first_in.wait(30)
+            with inductor.patch(max_fusion_size=22):
+                second_in.set()
+                first_out.wait(30)
+                torch.compile(lambda x: x + 22, backend="eager")(X)
+
+        threads = [threading.Thread(target=run, name=run.__name__) for run in (first, second)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    run = recorded(program)
+    assert found(run) == []
+    told = [(event.requested, event.effective) for _, event in run.log.of(ConfigValue)]
+    assert ("22", "22") in told
+
+
+def test_what_others_do_meanwhile_is_not_raised_into_the_program(record_here: Any, monkeypatch: Any) -> None:
+    class Changing(dict[Any, Any]):
+        def items(self) -> Any:
+            raise RuntimeError("dictionary changed size during iteration")
+
+    with record_here():
+        torch.compile(lambda x: x, backend="eager")
+        monkeypatch.setattr(torch_config, "_asked", Changing(a=[]))
+        compile_and_call()
