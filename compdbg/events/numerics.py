@@ -29,3 +29,5 @@ class Compared(Event, frozen=True):
     where: Where | None = None
     backend: str = ""
     compile_id: str | None = None
+    custom_ops: list[str] = []
+    """The operators in the graph that are none of torch's."""

@@ -12,6 +12,7 @@ from compdbg.events import CompileError, SizeBranch, Where
 from compdbg.findings.base import Cost, Finding
 from compdbg.findings.dim_words import cause_of, suggestion_for, title_of
 from compdbg.model.causes import read_reason
+from compdbg.model.fixed_sizes import fixed_sizes
 from compdbg.model.frames import Compile
 from compdbg.model.life_lines import life_line
 from compdbg.model.run import Run
@@ -100,7 +101,7 @@ def _finding(run: Run, found: list[Dimension], error: tuple[str, CompileError] |
         suggestion=suggestion_for(first),
         where=where,
         evidence=list(dict.fromkeys(event for each in found for event in each.events)),
-        explains=[*([error[0]] if error else []), *recompiled, *through],
+        explains=[*([error[0]] if error else []), *recompiled, *through, *_harmless(run, found)],
         cost=Cost(results="failed" if failed else "same"),
         data={
             "zero_one": first.zero_one,
@@ -118,6 +119,16 @@ def _finding(run: Run, found: list[Dimension], error: tuple[str, CompileError] |
         },
         subject=" ".join(dict.fromkeys(each.name for each in found)),
     )
+
+
+def _harmless(run: Run, found: list[Dimension]) -> list[str]:
+    """Dropped guards on these sizes that were false and changed no result."""
+    return [
+        event
+        for violated in run.violated
+        if violated.effect == "same" and fixed_sizes(violated, found)
+        for event in (*violated.events, violated.entry.event)
+    ]
 
 
 def _limit_through(run: Run, found: list[Dimension]) -> tuple[Compile | None, list[str]]:

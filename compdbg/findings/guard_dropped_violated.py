@@ -5,8 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+import msgspec
+
 from compdbg.findings.base import Cost, Finding, Results, Severity
+from compdbg.findings.dim_words import title_of
 from compdbg.findings.words import at, counted, sentence
+from compdbg.model.fixed_sizes import fixed_sizes
 from compdbg.model.guards import Entry, Violated
 from compdbg.model.run import Run
 
@@ -34,7 +38,20 @@ _PLACE = re.compile(r"\((?:.*/)?(?P<place>[^/]+:\d+)\)$")
 def guard_dropped_violated(run: Run) -> Iterator[Finding]:
     """One finding a cause: guards that are false for one reason, in one function."""
     for violated in run.violated:
-        yield _finding(violated)
+        yield _with_fixed_size(run, violated, _finding(violated))
+
+
+def _with_fixed_size(run: Run, violated: Violated, finding: Finding) -> Finding:
+    """A size that was asked to vary, became a number and was guarded for: wrong results name the cause."""
+    fixed = fixed_sizes(violated, run.dimensions)
+    if not fixed or violated.effect == "same":
+        return finding
+    where = fixed[0].fixed.where if fixed[0].fixed else None
+    return msgspec.structs.replace(
+        finding,
+        cause=f"{finding.cause} {sentence(title_of(fixed, violated.entry.name, where))}",
+        evidence=[*finding.evidence, *dict.fromkeys(event for each in fixed for event in each.events)],
+    )
 
 
 def _finding(violated: Violated) -> Finding:

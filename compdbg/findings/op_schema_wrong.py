@@ -4,16 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
+
 from compdbg.events import OpWrong
 from compdbg.findings.base import Cost, Finding
 from compdbg.findings.words import at, listed
+from compdbg.model.numerics import Comparison
 from compdbg.model.ops import WrongOp
 from compdbg.model.run import Run
 
 
 def op_schema_wrong(run: Run) -> Iterator[Finding]:
     for wrong in run.wrong_ops:
-        yield _fake(wrong) if wrong.of_fake else _schema(wrong)
+        finding = _fake(wrong) if wrong.of_fake else _schema(wrong)
+        differing = _differing(run, wrong)
+        if differing:
+            graphs = listed(list(dict.fromkeys(each.graph for each in differing)))
+            finding = msgspec.structs.replace(
+                finding,
+                cause=f"{finding.cause} Graph {graphs} calls it and gave other results than in eager.",
+                evidence=[*finding.evidence, *(each.event for each in differing)],
+            )
+        yield finding
+
+
+def _differing(run: Run, wrong: WrongOp) -> list[Comparison]:
+    """Compiled graphs with this op that gave other results than eager: its effect."""
+    name = wrong.op.partition(".")[0]
+    return [each for each in run.comparisons if each.check == "differs" and name in each.custom_ops]
 
 
 def _schema(wrong: WrongOp) -> Finding:

@@ -73,6 +73,7 @@ class Watched:
                 where=self.where,
                 backend=self.backend,
                 compile_id=self.compile_id,
+                custom_ops=self.reference.custom_ops,
                 **more,
             )
         )

@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from compdbg.hooks.op_calls import uncounted
 from compdbg.hooks.replacement_values import ROUNDS, TALKS, difference
-from compdbg.hooks.write_guard import Writes, write_guard
+from compdbg.hooks.write_guard import TORCHS, Writes, write_guard
 
 COPIED_BYTES = 256 << 20
 TOLERANCE = {"float64": 1e-7, "float32": 1e-3, "float16": 2e-2, "bfloat16": 1e-1, "complex64": 1e-3}
@@ -23,6 +24,7 @@ class Reference:
     def __init__(self, gm: Any) -> None:
         self.gm = gm
         names = [f"{node.target} {node.args}" for node in gm.graph.nodes if node.op.startswith("call")]
+        self.custom_ops = sorted({name for node in gm.graph.nodes if (name := _custom_op(node.target))})
         self.writes = False
         self.own = [t for t in vars(gm).values() if isinstance(t, sys.modules["torch"].Tensor)]
         self.own += [*gm.parameters(), *gm.buffers()]
@@ -45,7 +47,11 @@ class Reference:
             raise NotComparable("a dispatch mode of the program's would see eager's operators")
         devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
         try:
-            with torch.random.fork_rng(devices=devices), torch.set_grad_enabled(self._wants_gradients()):
+            with (
+                torch.random.fork_rng(devices=devices),
+                torch.set_grad_enabled(self._wants_gradients()),
+                uncounted(),
+            ):
                 first, second = self._run(args), self._run(args)
         finally:
             torch.clear_autocast_cache()  # weights cast under no_grad would have no gradient
@@ -86,6 +92,13 @@ class Reference:
 
 _DECIDES = ("argmin", "sort", "gt", "lt", "ge", "le", "eq", "ne", "where", "unique", "nonzero", "multinomial")
 """Ops that turn the last bit of an input into another result altogether."""
+
+
+def _custom_op(target: Any) -> str:
+    """`ns::op` of an operator that is none of torch's; "" of all else."""
+    namespace = str(getattr(target, "namespace", ""))
+    schema = getattr(getattr(target, "default", target), "_schema", None)
+    return "" if schema is None or not namespace or namespace in TORCHS else str(schema.name)
 
 
 def backend_of(output_graph: Any) -> str:

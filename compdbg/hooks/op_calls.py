@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from compdbg import probe
@@ -36,8 +37,10 @@ class Watched:
 
     def due(self, args: tuple[Any, ...]) -> Any:
         """What this call's inputs are like, if the call is to be checked."""
+        if getattr(_here, "checking", False):
+            return None
         self.calls += 1
-        if not probe.active() or getattr(_here, "checking", False):
+        if not probe.active():
             return None
         signature = tuple(map(_signature, args))
         if signature not in self.signatures and len(self.signatures) < SIGNATURES:
@@ -156,6 +159,17 @@ class _alone:  # reads as the statement that it is
     def __exit__(self, *error: Any) -> None:
         self._apart.__exit__(*error)
         _here.checking = False
+
+
+@contextlib.contextmanager
+def uncounted() -> Iterator[None]:
+    """Calls that we make for a comparison are none of the program's."""
+    before = getattr(_here, "checking", False)
+    _here.checking = True
+    try:
+        yield
+    finally:
+        _here.checking = before
 
 
 def place_of(function: Any) -> Where | None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from compdbg.hooks.op_checks import bits
 
-_TORCHS = ("aten", "prims", "prim", "inductor", "quantized", "c10d_functional", "_c10d_functional")
+TORCHS = ("aten", "prims", "prim", "inductor", "quantized", "c10d_functional", "_c10d_functional")
 
 
 class Writes(Exception):
@@ -21,7 +21,7 @@ class Writes(Exception):
 
 def write_guard(tensors: Iterable[Any]) -> Any:
     """A mode in which a write to the memory of any of `tensors` raises `Writes` before it is done."""
-    modes = sys.modules["torch.utils._python_dispatch"]
+    modes: Any = sys.modules["torch.utils._python_dispatch"]
     memory = {place for tensor in tensors if (place := _place(tensor))}
 
     class Guard(modes.TorchDispatchMode):  # type: ignore[misc]
@@ -33,13 +33,15 @@ def write_guard(tensors: Iterable[Any]) -> Any:
     return Guard()
 
 
-def _guarded(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], memory: set[int]) -> Any:
+def _guarded(
+    func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], memory: set[int]
+) -> Any:
     schema = getattr(func, "_schema", None)
     if schema is None:
         raise Writes  # a higher-order operator: what it calls is not seen here
     if any(_place(tensor) in memory for tensor in _written(schema, args, kwargs)):
         raise Writes
-    if str(getattr(func, "namespace", "")) in _TORCHS:
+    if str(getattr(func, "namespace", "")) in TORCHS:
         return func(*args, **kwargs)
     copies: list[tuple[Any, Any]] = []
 

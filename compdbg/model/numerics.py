@@ -23,6 +23,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
     reason: str
     backend: str
     where: Where | None
+    custom_ops: list[str]
     process: str
     rank: int | None
     event: str
@@ -43,6 +44,7 @@ def build_comparisons(log: Log) -> list[Comparison]:
             reason=event.reason,
             backend=event.backend,
             where=event.where,
+            custom_ops=event.custom_ops,
             process=header.process,
             rank=header.rank,
             event=header.id,

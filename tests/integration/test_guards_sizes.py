@@ -7,6 +7,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from compdbg.events import Guards, SizeBranch  # noqa: E402
+from compdbg.findings.collect import find_all  # noqa: E402
 from tests.integration.guards_here import alarms_of, compiled  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
@@ -206,3 +207,51 @@ def _shape_guard_texts(x):
     (entry,) = torch._dynamo.eval_frame._debug_get_cache_entry_list(two_branches)
     leaves = entry.guard_manager.root.get_epilogue_lambda_guards()
     return [text for leaf in leaves for text in leaf.verbose_code_parts() if "size()" in text]
+
+
+def marked(x):
+    torch._dynamo.maybe_mark_dynamic(x, 0)
+    return x
+
+
+def if_both_eight(x, y):
+    if x.shape[0] == 8 and y.shape[0] == 8:
+        return x.sum() + y.sum() * 2
+    return x.sum()
+
+
+def if_eight(x):
+    return x * 2 if x.shape[0] == 8 else x
+
+
+def in_eights(x):
+    return x.view(8, -1).sum(1)
+
+
+def alarms_and_guards(run):
+    found = [f for f in find_all(run.load()) if f.severity != "info" or f.code == "guard-dropped-violated"]
+    return [(f.code, f.severity) for f in found], found[0]
+
+
+@pytest.mark.parametrize(("step", "inputs"), [(if_eight, 1), (if_both_eight, 2)])
+def test_a_marked_size_that_was_fixed_and_is_now_wrong_is_one_finding(record_here, step, inputs):
+    """Wrong results are named; that the size was asked to vary, and its line, are their evidence."""
+    with record_here() as run:
+        function = compiled(step)
+        function(*(marked(torch.ones(8, 3)) for _ in range(inputs)))
+        function(*(torch.ones(4, 3) for _ in range(inputs)))
+    codes, finding = alarms_and_guards(run)
+    assert codes == [("guard-dropped-violated", "error")]
+    assert "marked dynamic (maybe_mark_dynamic) but became 8 at test_guards_sizes.py" in finding.cause
+    fixed = {event for each in run.load().dimensions if each.fixed for event in each.events}
+    assert len(fixed) == 2 * inputs
+    assert fixed <= set(finding.evidence)
+
+
+def test_a_marked_size_that_was_fixed_and_is_harmless_is_told_as_fixed(record_here):
+    with record_here() as run:
+        function = compiled(in_eights)
+        function(marked(torch.ones(8, 3)))
+        function(torch.ones(16, 3))
+    codes, _ = alarms_and_guards(run)
+    assert codes == [("dim-specialised", "warning")]

@@ -278,3 +278,30 @@ def test_without_the_option_nothing_is_watched(library: Any, checked: Any) -> No
     run = checked(program, check_ops=False)
     assert run.log.of(OpsChecked) == []
     assert found(run) == []
+
+
+@pytest.mark.parametrize("calls_it", [True, False], ids=["of its graph", "of another graph"])
+def test_results_that_differ_follow_from_an_op_of_the_same_graph(checked: Any, calls_it: bool) -> None:
+    @torch.library.custom_op("compdbg_ops::scaled", mutates_args=())
+    def scaled(x: Tensor, calls: Tensor) -> Tensor:
+        calls += 1
+        return x * 2
+
+    scaled.register_fake(lambda x, calls: torch.empty_like(x))
+
+    def off_by_one(gm: Any, inputs: Any) -> Any:
+        return lambda *args: tuple(result + 1 for result in gm(*args))
+
+    def program() -> None:
+        calls = torch.zeros(1)
+        torch.compile(lambda x: scaled(x, calls) + 1, backend=off_by_one if calls_it else "eager")(X)
+        torch.compile(lambda x: x.sin(), backend="eager" if calls_it else off_by_one)(X)
+        assert calls.tolist() == [1]
+
+    run = checked(program, compare="eager")
+    op, *others = sorted(found(run), key=lambda f: f.code != "op-schema-wrong")
+    assert [event.call for _, event in run.log.of(OpWrong)] == [1]
+    differing = [each.event for each in run.comparisons if each.check == "differs"]
+    assert len(differing) == 1
+    assert (differing[0] in op.evidence) is calls_it
+    assert [f.code for f in others] == ([] if calls_it else ["diverges"])
