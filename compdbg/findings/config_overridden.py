@@ -12,6 +12,9 @@ from compdbg.findings.words import at, counted, listed, sentence
 from compdbg.model.pipeline import Setting
 from compdbg.model.run import Run
 
+CUT = 400
+"""Longer values are recorded cut off: what is missing there may be all that was asked for."""
+
 
 def config_overridden(run: Run) -> Iterator[Finding]:
     """One finding for who changed values and why: a mode that takes three settings away is one cause."""
@@ -27,22 +30,32 @@ def config_overridden(run: Run) -> Iterator[Finding]:
 
 
 def is_overridden(setting: Setting) -> bool:
-    """Whether what the user set is not in effect; a list that is sorted or added to still is."""
+    """Whether what the user set is not in effect; a list or dict that is added to, or sorted, still is."""
     if not setting.asked or not setting.changed_by or setting.requested in (None, setting.effective):
         return False
-    wanted, given = _items(setting.requested), _items(setting.effective)
-    if wanted is None or given is None:
-        return True
-    return not (wanted <= given or "cudagraph_capture_sizes" in wanted)
+    wanted, given = _literal(setting.requested), _literal(setting.effective)
+    if len(setting.effective) >= CUT:
+        return False
+    if isinstance(wanted, dict):
+        return not _holds(wanted, setting.effective)
+    if isinstance(wanted, list) and isinstance(given, list):
+        items = set(map(repr, wanted))
+        return not (items <= set(map(repr, given)) or "'cudagraph_capture_sizes'" in items)
+    return True
 
 
-def _items(text: str | None) -> set[object] | None:
-    """The items of a list, as text; None for any other value."""
+def _literal(text: str | None) -> object:
+    """The value that a text is; None for what is not plain."""
     try:
-        value = ast.literal_eval(text or "")
-        return set(value) if isinstance(value, list) else None
+        value: object = ast.literal_eval(text or "")
     except (ValueError, SyntaxError, TypeError):
         return None
+    return value
+
+
+def _holds(wanted: dict[object, object], effective: str) -> bool:
+    """Whether a dict's items are all in another's text, whose other values may be objects."""
+    return all(f"{key!r}: {value!r}" in effective for key, value in wanted.items())
 
 
 def _finding(found: list[Setting]) -> Finding:

@@ -131,7 +131,7 @@ def here() -> Facts | None:
     adopted = current.compile_id()
     if adopted is None:
         return None
-    if facts is None or facts.token != adopted:
+    if facts is None or facts.compile_id != adopted:  # a backend may leave torch's context for a while
         facts = _here.facts = Facts(adopted, adopted)
     return facts
 

@@ -41,8 +41,20 @@ def test_who_changed_it_and_why():
         changed("cudagraph_capture_sizes", "[4, 2, 1]", "[1, 2, 4]"),
         changed("custom_ops", "['+rms_norm']", "['+rms_norm', 'none']"),
         changed("compile_sizes", "['cudagraph_capture_sizes']", "[1, 2, 4]"),
+        changed("inductor_compile_config", "{'a': False}", "{'a': False, 'pass': <vllm.Manager object>}"),
+        changed("splitting_ops", "['vllm::attention']", "['vllm::attention', 'vllm::mamba" + "x" * 370),
     ],
-    ids=["a default", "left open", "as asked", "by nobody", "sorted", "added to", "filled in"],
+    ids=[
+        "a default",
+        "left open",
+        "as asked",
+        "by nobody",
+        "sorted",
+        "added to",
+        "filled in",
+        "a dict added to",
+        "cut off",
+    ],
 )
 def test_look_alikes(event: ConfigValue):
     assert found(event) == []
@@ -51,6 +63,11 @@ def test_look_alikes(event: ConfigValue):
 def test_an_item_that_is_gone_is_overridden():
     (finding,) = found(changed("cudagraph_capture_sizes", "[1, 2, 512]", "[1, 2]"))
     assert finding.data["effective"] == {"cudagraph_capture_sizes": "[1, 2]"}
+
+
+def test_an_item_of_a_dict_that_is_another_is_overridden():
+    (finding,) = found(changed("inductor_compile_config", "{'a': False}", "{'a': True, 'b': <object>}"))
+    assert finding.data["keys"] == ["inductor_compile_config"]
 
 
 class TestBuiltInCompiler:
