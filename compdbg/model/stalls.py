@@ -85,13 +85,13 @@ def _waiting(log: Log, process: str, rank: int | None, since: float) -> list[int
 
 
 def _dead(log: Log, ended: set[str]) -> set[str]:
-    """Processes that were ended from outside: by a signal that their parent saw, or with the whole run."""
-    killed = {event.pid for _, event in log.of(ChildEnd) if event.signal is not None}
+    """Processes without a last word whose end is known: their parent saw it, or the whole run is over."""
+    gone = {event.pid for _, event in log.of(ChildEnd)}
     over = bool(log.manifest.get("complete"))
     return {
         header.process
         for header, event in log.of(ProcessStart)
-        if header.process not in ended and (event.pid in killed or (over and header.rank is not None))
+        if header.process not in ended and (event.pid in gone or (over and header.rank is not None))
     }
 
 

@@ -95,6 +95,18 @@ def test_killed_in_a_phase() -> None:
     assert finding.data["died"]
 
 
+def test_left_by_os_exit_in_a_phase() -> None:
+    lines = [("a", 0, started(7)), ("a", 1, FRAME), ("a", 2, OUTER), ("s", 4, ChildEnd(pid=7, exit_status=3))]
+    (finding,) = stalled(run_of(*lines))
+    assert finding.data["died"]
+
+
+def test_a_last_word_in_a_phase_is_no_death() -> None:
+    """As of a program that ends while another thread compiles."""
+    lines = [("a", 0, started(7)), ("a", 2, OUTER), ("a", 3, ProcessEnd())]
+    assert list(stalled(run_of(*lines, ("s", 4, ChildEnd(pid=7, exit_status=0))))) == []
+
+
 def test_killed_between_phases_is_none() -> None:
     ended = Span(name="backend_compile", duration_s=1, begin=2)
     lines = [("a", 0, started(7)), ("a", 2, OUTER), ("a", 3, ended), ("s", 4, ChildEnd(pid=7, signal=9))]
