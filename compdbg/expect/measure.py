@@ -109,7 +109,9 @@ def _graph_breaks(run: Run) -> Measured:
     breaks = [event for _, event in run.frames.breaks if not event.by_torch]
     places = {_place(e.where) if e.where is not None else e.reason for e in breaks}
     return Measured(
-        value=len(places), why=f"at {', '.join(sorted(places))}" if places else "", codes=("graph-break",)
+        value=len(places),
+        why=f"Broken at {', '.join(sorted(places))}" if places else "",
+        codes=("graph-break",),
     )
 
 

@@ -47,10 +47,13 @@ class Recorder:
         from compdbg.views.check import sentence, title
 
         loaded = run.load() if isinstance(run, Recording) else run
+        wrong = None
         try:
             expected = read_expectations(Path(expect))
         except (NoExpectations, WrongExpectation) as error:
-            pytest.fail(f"compdbg: {error}", pytrace=False)
+            wrong = f"compdbg: {error}"
+        if wrong:  # outside the except, or pytest shows what was caught too
+            pytest.fail(wrong, pytrace=False)
         verdicts = judge(loaded, find_all(loaded), expected)
         if failed(verdicts):
             lines = [title(verdicts, os.path.basename(expect))]

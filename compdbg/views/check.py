@@ -35,13 +35,13 @@ def title(verdicts: Sequence[Verdict], what: str) -> str:
 
 
 def sentence(verdict: Verdict) -> str:
-    """One expectation that does not hold: wanted, found, why, at which line."""
+    """One expectation that does not hold: wanted, found, why, and at which line unless that was said."""
     found = f"found {shown(verdict.found)}" if verdict.found is not None else "not observed"
     parts = [f"{verdict.expectation}: wanted {shown(verdict.wanted)}, {found}"]
     if verdict.why:
         parts.append(verdict.why)
-    where = f" ({place(verdict.where)})" if verdict.where is not None else ""
-    return ". ".join(parts) + where
+    line = place(verdict.where) if verdict.where is not None else ""
+    return ". ".join(parts) + (f" ({line})" if line and line not in (verdict.why or "") else "")
 
 
 def shown(value: object) -> str:

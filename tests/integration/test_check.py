@@ -169,4 +169,4 @@ class TestUsage:
     def test_no_such_run(self, expect: str, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["check", "nowhere/at-all", "--expect", expect]) == 3
         assert main(["diff", "nowhere/at-all", "nowhere/@1"]) == 3
-        assert capsys.readouterr().err.count("compdbg: error: no run at nowhere/; ") == 2
+        assert capsys.readouterr().err.count("compdbg: error: no run at nowhere/at-all; runs are") == 2

@@ -255,7 +255,7 @@ class TestOtherAreas:
         run = run_of(*COMPILED, *again)
         assert statuses(run, "[compile]\ngraph_breaks = 0") == {"compile.graph_breaks": (0, 1, "fail")}
         (verdict,) = judge(run, find_all(run), from_tables({"compile": {"graph_breaks": 0}}))
-        assert verdict.why == "at model.py:5"
+        assert verdict.why == "Broken at model.py:5"
 
     def test_a_model_that_was_loaded_whole_has_no_break(self) -> None:
         run = run_of(Guards(frame=FRAME, compile_id=LOADED, guards=[]))
