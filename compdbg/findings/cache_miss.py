@@ -52,10 +52,11 @@ def _is_around_graphs(cause: tuple[str, ...]) -> bool:
 
 def _is_piece_of_a_missed_model(miss: Lookup, misses: list[Lookup]) -> bool:
     """The built-in compiler looks for the model first, and for its pieces only where that is missed."""
-    return (
-        miss.layer == "ours"
-        and miss.range is not None
-        and any(m.layer == "ours" and m.range is None and m.process == miss.process for m in misses)
+    return miss.layer == "ours" and any(
+        model.process == miss.process
+        and model.range is None
+        and (miss.piece or "").startswith(f"{model.piece} ")
+        for model in misses
     )
 
 

@@ -183,14 +183,16 @@ def _size(
     for call in calls:
         uncaptured.update(call.uncaptured)
     done = [c for c in captures if c.error is None]
+    padded_to = next((c.padded_to for c in calls if c.padded_to), None)
+    elsewhere = padded_to not in (None, size)
     measured = [c.bytes for c in done if c.bytes is not None]
     return ServedSize(
         graph=graph,
         size=size,
         compiled_as=next((c.compiled_as for c in calls if c.compiled_as), None),
-        padded_to=next((c.padded_to for c in calls if c.padded_to), None),
+        padded_to=padded_to,
         captured=bool(done) or any(c.captures or c.replays for c in calls),
-        captures=max(len(done), sum(c.captures for c in calls)),
+        captures=len(done) if done or elsewhere else sum(c.captures for c in calls),
         replays=sum(c.replays for c in calls),
         eager_calls=sum(c.eager_calls for c in calls),
         capture_ms=sum(c.duration_ms for c in done) if done else None,

@@ -34,9 +34,11 @@ def test_graphs_that_changed_are_told_one_by_one():
 
 
 def test_pieces_follow_from_their_model():
-    model = miss("Model.forward", "config backend", layer="ours", piece="Model")
-    pieces = [miss(f"piece_{n}", "config backend", "torch", layer="ours", range="1-") for n in (0, 2)]
+    model = miss("Model.forward", "config backend", piece="Model")
+    pieces = [
+        miss(f"piece_{n}", "torch", layer="ours", piece=f"Model piece_{n} 1-", range="1-") for n in (0, 2)
+    ]
     assert titles(model, *pieces) == [
         "Model.forward was compiled again: config backend changed, and with it the cache key"
     ]
-    assert len(titles(*pieces)) == 1, "without the model they are the same cause"
+    assert len(titles(*pieces)) == 1, "without the model they have one cause"
