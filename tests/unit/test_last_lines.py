@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from compdbg.cli import last_lines
-from compdbg.cli.last_lines import PATIENCE_S, print_last_lines
+from compdbg.cli.last_lines import print_last_lines
 from compdbg.events import Where
 from compdbg.findings.base import Finding
 from compdbg.record.manifest import Manifest
@@ -75,7 +75,7 @@ def test_a_log_that_takes_too_long_is_only_named(
     monkeypatch.setattr(last_lines, "_find", lambda *_: time.sleep(30))
     began = time.monotonic()
     print_last_lines(manifest, named=None)
-    assert time.monotonic() - began < PATIENCE_S + 0.15
+    assert time.monotonic() - began < 15, "the worker would sleep for 30 seconds"
     assert printed(capfd) == [f"compdbg: recorded in {manifest.folder}; next: compdbg explain"]
     assert "findings" not in manifest.fields
 
