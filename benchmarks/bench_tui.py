@@ -74,7 +74,9 @@ def drive(run: str) -> None:
 async def _drive(run: Path) -> None:
     began, used = time.perf_counter(), time.process_time()
     from compdbg.tui.app import Explorer
+    from compdbg.tui.quick import answer_keys_first
 
+    answer_keys_first()
     app = Explorer(run, unicode=True)
     drawn = _Drawn(app)
     taken: list[tuple[float, str]] = []

@@ -20,8 +20,9 @@ def execute(arguments: argparse.Namespace) -> int:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("tui needs a terminal; `compdbg show` and `compdbg explain` print text")
     from compdbg.tui.app import Explorer
+    from compdbg.tui.quick import answer_keys_first
 
-    sys.setswitchinterval(0.001)  # a key is answered before the thread that prepares a page goes on
+    answer_keys_first()
     explorer = Explorer(folder, follow=arguments.follow)
     explorer.run()
     if explorer.fault is not None:

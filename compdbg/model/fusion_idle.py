@@ -64,12 +64,18 @@ def build_idle(log: Log, applied: dict[tuple[str, str], str]) -> list[Idle]:
     """`applied`: the name of each pass that ran, by process and pass id."""
     by_process: dict[str, list[Record]] = defaultdict(list)
     for record in log.among(_READ):
-        by_process[record.header.process].append(record)
+        if not isinstance(record.event, PassRun) or _is_managed(record.event):
+            by_process[record.header.process].append(record)
     found: list[Idle] = []
     for process, records in by_process.items():
         names = {pass_id: name for (p, pass_id), name in applied.items() if p == process}
         found += _Process(process, records, names).idle()
     return found
+
+
+def _is_managed(event: PassRun) -> bool:
+    """A pass that a manager of custom passes ran. Those of Inductor are many, and tell nothing here."""
+    return event.custom and event.slot is None
 
 
 class _Process:
@@ -220,7 +226,7 @@ class _Process:
         """Passes that their manager skipped on every graph, as for a range of sizes."""
         runs: dict[str, list[tuple[str, PassRun]]] = defaultdict(list)
         for record in self.records:
-            if isinstance(record.event, PassRun) and record.event.custom and record.event.slot is None:
+            if isinstance(record.event, PassRun):
                 runs[record.event.pass_name].append((record.id, record.event))
         for name, mine in runs.items():
             if name not in self.applied.values() and all(event.disabled_by for _, event in mine):

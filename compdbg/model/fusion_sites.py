@@ -10,13 +10,15 @@ import msgspec
 from msgspec import Struct
 
 from compdbg.events import MatchAttempt, NearMiss, Piece, Where
+from compdbg.model.shared import Shared, word
 from compdbg.store.reader import Log
 
 _ARITHMETIC = re.compile(r"(add|sub|mul|div)(_\d+)?")
+_NONE: frozenset[str] = frozenset()
 _STAGES = {"first": 0, "second": 1, "check": 2, "discard": 3}
 
 
-class Attempt(Struct, frozen=True):
+class Attempt(Struct, frozen=True, gc=False):
     """One attempt with its event id, its near miss as read with the whole run in view."""
 
     id: str
@@ -33,7 +35,7 @@ class Attempt(Struct, frozen=True):
         return (_STAGES.get(miss.stage, 0), miss.matched_nodes, miss.matched_nodes - miss.pattern_nodes)
 
 
-class Site(Struct, frozen=True):
+class Site(Struct, frozen=True, gc=False):
     """An anchor of one graph, with what became of it under one pass.
 
     `state`: `taken` (a pattern of the pass fired here), `superseded` (another pass took it, or what
@@ -73,17 +75,36 @@ def build_sites(log: Log) -> list[Site]:
     edges = _Edges(log)
     taken = _taken(log)
     last: dict[tuple[str, str, int, str], dict[str, Attempt]] = defaultdict(dict)
-    for header, event in log.of(MatchAttempt):
+    shared = Shared()
+    for header, read in log.of(MatchAttempt):
+        event = _lean(read, shared)
         if event.outcome != "matched" and event.miss is None:
             continue
-        tries = last[header.process, event.pass_id, event.graph_id, event.anchor]
+        tries = last[word(header.process), event.pass_id, event.graph_id, event.anchor]
         known = tries.get(event.pattern)
         if known is None or known.event.outcome != "matched":
             miss = edges.read(event)
-            elsewhere = taken[header.process, event.graph_id].issuperset(event.near_nodes)
+            elsewhere = taken.get((header.process, event.graph_id), _NONE).issuperset(event.near_nodes)
             near = (event.near and not elsewhere) or (miss is not None and miss.reason == "crosses-split")
             tries[event.pattern] = Attempt(header.id, event, miss, near)
-    return _without_echoes([_site(key, tuple(tries.values()), taken) for key, tries in last.items()])
+    keys = list(last)  # each is let go of when its site is made: there may be hundreds of thousands
+    return _without_echoes([_site(key, tuple(last.pop(key).values()), taken) for key in keys])
+
+
+def _lean(event: MatchAttempt, shared: Shared) -> MatchAttempt:
+    """The event, with what others say too shared with them: graphs of ranks and layers miss alike."""
+    return msgspec.structs.replace(
+        event,
+        pass_id=word(event.pass_id),
+        pass_name=word(event.pass_name),
+        pattern=word(event.pattern),
+        graph=word(event.graph),
+        anchor=word(event.anchor),
+        outcome=word(event.outcome),
+        miss=shared.one(event.miss),
+        where=shared.one(event.where),
+        compile_id=word(event.compile_id),
+    )
 
 
 Taken = dict[tuple[str, int], set[str]]
@@ -102,7 +123,7 @@ def _site(key: tuple[str, str, int, str], attempts: tuple[Attempt, ...], taken: 
     process, pass_id, graph_id, anchor = key
     if any(a.event.outcome == "matched" for a in attempts):
         state = "taken"
-    elif any(a.near for a in attempts) and anchor not in taken[process, graph_id]:
+    elif any(a.near for a in attempts) and anchor not in taken.get((process, graph_id), _NONE):
         state = "missed"
     else:
         state = "superseded" if any(a.event.near for a in attempts) else "unlike"

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from msgspec import Struct, field
 
 from compdbg.events import CachedWork, Header, PassRun, Where
+from compdbg.model.shared import word
 from compdbg.store.reader import Log
 
 
-class Pass(Struct, frozen=True, kw_only=True):
+class Pass(Struct, frozen=True, kw_only=True, gc=False):
     """One pass over one graph. `before` and `after` name texts of the run, where it changed."""
 
     name: str = field(name="pass")
@@ -37,6 +38,10 @@ class Pass(Struct, frozen=True, kw_only=True):
     event: str
 
 
+_NO_OPS: dict[str, int] = {}
+"""One for the many passes that change no op."""
+
+
 def build_passes(log: Log) -> list[Pass]:
     """Every pass seen, by process, in time; after them those of artifacts that came from a cache."""
     return [*_seen(log), *_cached(log)]
@@ -55,25 +60,25 @@ def _cached(log: Log) -> Iterator[Pass]:
 
 def _row(header: Header, event: PassRun, graph: str, *, run: str | None) -> Pass:
     return Pass(
-        name=event.pass_name,
-        graph=graph,
+        name=word(event.pass_name),
+        graph=word(graph),
         index=event.index,
         changed=event.changed,
-        op_delta=event.op_delta,
+        op_delta=event.op_delta or _NO_OPS,
         duration_us=round(event.duration_us, 1),
         before=event.before,
         after=event.after,
-        subsystem=event.subsystem,
-        slot=event.slot,
+        subsystem=word(event.subsystem),
+        slot=word(event.slot),
         custom=event.custom,
         within=event.within,
-        disabled_by=event.disabled_by,
+        disabled_by=word(event.disabled_by),
         error=event.error,
         where=event.where,
-        compile_id=event.compile_id,
+        compile_id=word(event.compile_id),
         cached=run is not None,
         run=run,
-        process=header.process,
+        process=word(header.process),
         rank=header.rank,
         event=header.id,
     )

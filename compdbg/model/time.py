@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import NamedTuple
 
 from msgspec import Struct
 
 from compdbg.events import Header, ProcessEnd, ProcessStart, Span, SpanBegin
+from compdbg.model.shared import word
 from compdbg.store.reader import Log
 
 IMPORT = "import torch"
 
 
-class Phase(Struct, frozen=True, kw_only=True):
+class Phase(Struct, frozen=True, kw_only=True, gc=False):
     """One phase of one process. `start_s` counts from the process's start; still open if `open`."""
 
     span: str
@@ -33,9 +33,14 @@ class Phase(Struct, frozen=True, kw_only=True):
     parent_event: str | None
 
 
-class _Node(NamedTuple):
-    header: Header
-    span: Span | SpanBegin
+class _Node(Struct, frozen=True, gc=False):
+    """What is kept of the events of a phase: there may be hundreds of thousands."""
+
+    seq: int
+    rank: int | None
+    span: str
+    compile_id: str | None
+    category: str
     start: float
     duration: float
     parent: int | None
@@ -62,7 +67,11 @@ class Times:
 
     @cached_property
     def phases(self) -> list[Phase]:
-        return [phase for nodes in self._nodes.values() for phase in _tree(nodes, self._starts)]
+        return [
+            phase
+            for process, nodes in self._nodes().items()
+            for phase in _tree(process, nodes, self._starts[process])
+        ]
 
     @cached_property
     def processes(self) -> list[ProcessTime]:
@@ -112,29 +121,46 @@ class Times:
         ends = {process: last for process, (_, last) in self._log.ends.items()}
         return ends | {h.process: h.time for h, _ in self._log.of(ProcessEnd)}
 
-    @cached_property
     def _nodes(self) -> dict[str, dict[int, _Node]]:
         """By process and the `seq` that children name as their parent."""
         found: dict[str, dict[int, _Node]] = defaultdict(dict)
-        begun = {(h.process, h.seq) for h, _ in self._log.of(SpanBegin)}
+        begun: dict[str, set[int]] = defaultdict(set)
+        for header, _ in self._log.of(SpanBegin):
+            begun[header.process].add(header.seq)
         for header, event in self._log.of(SpanBegin):
             lasted = max(0.0, self._ends[header.process] - header.time)
-            parent = self._enclosing(header, begun)
-            found[header.process][header.seq] = _Node(header, event, header.time, lasted, parent, True)
+            parent = self._enclosing(header, begun[header.process])
+            found[word(header.process)][header.seq] = _node(header, event, header.time, lasted, parent)
         for header, span in self._log.of(Span):
             key = header.seq if span.begin is None else span.begin
             start = header.time - span.duration_s
-            parent = self._enclosing(header, begun)
-            found[header.process][key] = _Node(header, span, start, span.duration_s, parent, False)
+            parent = self._enclosing(header, begun[header.process])
+            found[word(header.process)][key] = _node(header, span, start, span.duration_s, parent)
         return found
 
-    def _enclosing(self, header: Header, begun: set[tuple[str, int]]) -> int | None:
+    def _enclosing(self, header: Header, begun: set[int]) -> int | None:
         """The phase around an event, past parents that are no phase (a frame, a pass)."""
         parent = header.parent
-        while parent is not None and (header.process, parent) not in begun:
+        while parent is not None and parent not in begun:
             above = self._log.by_id.get(f"{header.process}:{parent}")
             parent = above.header.parent if above is not None else None
         return parent
+
+
+def _node(
+    header: Header, event: Span | SpanBegin, start: float, duration: float, parent: int | None
+) -> _Node:
+    return _Node(
+        header.seq,
+        header.rank,
+        word(event.name),
+        word(event.compile_id),
+        word(event.category),
+        start,
+        duration,
+        parent,
+        isinstance(event, SpanBegin),
+    )
 
 
 def _is_within(phase: Phase, others: Sequence[Phase]) -> bool:
@@ -153,30 +179,32 @@ def _covered(intervals: Iterable[tuple[float, float]]) -> float:
     return total
 
 
-def _tree(nodes: dict[int, _Node], starts: dict[str, float]) -> Iterable[Phase]:
+def _tree(process: str, nodes: dict[int, _Node], began: float) -> Iterable[Phase]:
     children: dict[int | None, list[int]] = defaultdict(list)
     for key, node in nodes.items():
         children[node.parent if node.parent in nodes else None].append(key)
-    waiting = [(key, 0) for key in sorted(children[None], key=lambda k: -nodes[k].start)]
+    waiting: list[tuple[int, Phase | None]] = [
+        (key, None) for key in sorted(children[None], key=lambda k: -nodes[k].start)
+    ]
     while waiting:
-        key, depth = waiting.pop()
+        key, parent = waiting.pop()
         node = nodes[key]
-        below = sorted(children[key], key=lambda k: nodes[k].start)
+        below = sorted(children.get(key, ()), key=lambda k: nodes[k].start)
         inside = sum(nodes[k].duration for k in below)
-        parent = nodes.get(node.parent) if node.parent is not None else None
-        yield Phase(
-            span=node.span.name,
-            parent=parent.span.name if parent is not None else None,
-            process=node.header.process,
-            rank=node.header.rank,
-            start_s=round(node.start - starts[node.header.process], 6),
+        phase = Phase(
+            span=node.span,
+            parent=parent.span if parent is not None else None,
+            process=process,
+            rank=node.rank,
+            start_s=round(node.start - began, 6),
             duration_s=round(node.duration, 6),
             self_s=round(max(0.0, node.duration - inside), 6),
-            compile_id=node.span.compile_id,
-            category=node.span.category,
+            compile_id=node.compile_id,
+            category=node.category,
             open=node.open,
-            depth=depth,
-            event=node.header.id,
-            parent_event=parent.header.id if parent is not None else None,
+            depth=parent.depth + 1 if parent is not None else 0,
+            event=f"{process}:{node.seq}",
+            parent_event=parent.event if parent is not None else None,
         )
-        waiting += [(k, depth + 1) for k in reversed(below)]
+        yield phase
+        waiting += [(k, phase) for k in reversed(below)]

@@ -52,8 +52,8 @@ class Main(Actions):
         &.-beside Table { width: 11fr; }
         &.-beside Pane { width: 9fr; border-top: none; border-left: solid $edge; }
         &.-beside Pane:focus { border-left: solid $primary; }
-        &.-page Table { display: none; }
-        &.-page Pane, &.-page Pane:focus, &.-page.-beside Pane, &.-page.-beside Pane:focus { border: none; }
+        & Pane.-alone, & Pane.-alone:focus { border: none; }
+        &.-beside Pane.-alone, &.-beside Pane.-alone:focus { border: none; }
         &.-ascii LineView { scrollbar-size-vertical: 0; }
         &.-ascii Pane { border-top: ascii $edge; }
         &.-ascii.-beside Pane { border-top: none; border-left: ascii $edge; }
@@ -98,7 +98,8 @@ class Main(Actions):
         """Draw the current level anew."""
         level = self.level
         source = self.session.source
-        self.set_class(level.page, "-page")
+        self.table.display = not level.page
+        self.pane.set_class(level.page, "-alone")  # not of the screen: all in it would be styled anew
         if source is None or not self.session.made(level.place):
             self._view = None
             self.table.show_rows((), (), "")

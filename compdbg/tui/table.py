@@ -54,6 +54,7 @@ class Table(LineView):
         self.columns: Sequence[Column] = ()
         self.cursor = 0
         self._widths: list[int] = []
+        self._natural: list[int] = []
         self._drawn: dict[int, list[str]] = {}
         self.empty = ""
 
@@ -65,6 +66,7 @@ class Table(LineView):
         self._drawn.clear()
         self.cursor = max(0, min(cursor, len(items) - 1))
         self._measure()
+        self._fit_columns()
         self.virtual_size = Size(self.size.width, len(items) + 1)
         self.refresh()
 
@@ -86,14 +88,19 @@ class Table(LineView):
         return "  ".join(self.cells(index))
 
     def _measure(self) -> None:
-        """Each column as wide as its content, the wide one as what is left; empty ones are left out."""
+        """How wide the content of each column is; 0 where it has none."""
         sample = range(min(len(self.items), SAMPLE))
         natural = [
             max([cell_len(column.title), *(cell_len(self.cells(n)[i].rstrip()) for n in sample)])
             for i, column in enumerate(self.columns)
         ]
         filled = {i for i in range(len(natural)) for n in sample if self.cells(n)[i].strip()}
-        natural = [n if i in filled else 0 for i, n in enumerate(natural)]
+        self._natural = [n if i in filled else 0 for i, n in enumerate(natural)]
+
+    def _fit_columns(self) -> None:
+        """Each column as wide as its content, the wide one as what is left; empty ones are left out."""
+        natural = self._natural
+        filled = [i for i, n in enumerate(natural) if n]
         widths = [n if c.wide else min(n, MOST) for n, c in zip(natural, self.columns, strict=True)]
         room = self.size.width - GUTTER - GAP * max(0, len(filled) - 1)
         wide = [i for i, column in enumerate(self.columns) if column.wide and i in filled]
@@ -110,7 +117,7 @@ class Table(LineView):
         self._widths = widths
 
     def on_resize(self) -> None:
-        self._measure()
+        self._fit_columns()
         self.virtual_size = Size(self.size.width, len(self.items) + 1)
         self.keep_in_view()
 

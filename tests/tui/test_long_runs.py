@@ -125,3 +125,20 @@ async def test_where_nothing_can_be_kept_the_run_is_read_whole(
     async with opened(run.folder) as tui:
         assert not tui.app.session.is_long
         assert "No findings" in tui.text
+
+
+async def test_pages_of_phases_need_no_other_phase(
+    opened: Open, two_ranks: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexing, "LONG", 0)
+    async with opened(two_ranks, (120, 40)) as tui:
+        await tui.press("t", "j", "enter")
+        assert "phases inside" in tui.page
+        assert tui.app.session.source is not None
+        assert "times" not in vars(tui.app.session.source.run)
+
+
+def test_what_events_have_in_common_is_kept_once(two_ranks: Path) -> None:
+    run = Run(IndexedLog(two_ranks, build_index(two_ranks, lambda part: None)))
+    for texts in ([p.name for p in run.passes], [p.process for p in run.times.phases]):
+        assert len({id(text) for text in texts}) == len(set(texts)) < len(texts)

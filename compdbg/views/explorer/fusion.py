@@ -35,7 +35,7 @@ _MARKS = {
 MAX_DIFF = 2000
 
 
-class FusionItem(Struct, frozen=True, kw_only=True):
+class FusionItem(Struct, frozen=True, kw_only=True, gc=False):
     """A pattern of a pass on a graph, or (without a pattern) a pass that was seen to run on it."""
 
     name: str
@@ -126,7 +126,7 @@ def _of_pass(one: Pass) -> FusionItem:
     delta = " ".join(f"{change:+d} {op}" for op, change in one.op_delta.items())
     quiet = "changed arguments or order" if one.changed else ""
     return FusionItem(
-        name=f"{'  ' if one.within is not None else ''}{one.name}",
+        name=f"  {one.name}" if one.within is not None else one.name,
         pattern=None,
         graph=one.graph,
         outcome=outcome,

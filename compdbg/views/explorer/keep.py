@@ -19,6 +19,8 @@ from compdbg.views.explorer.all import PLACES
 from compdbg.views.explorer.kept import KEPT, keep_view
 
 _INDEXED, _FOUND = 0.3, 0.7
+_FIRST = {"time": ("times",), "fusion": ("fusion", "passes")}
+"""Places whose views are made first, and the areas of the run, large ones, that no other place needs."""
 
 
 def main(folder: Path) -> None:
@@ -31,9 +33,11 @@ def main(folder: Path) -> None:
     _tell(_INDEXED, "working out findings")
     run = Run(IndexedLog(folder, index))
     source = Source(run, find_all(run))
-    for n, name in enumerate(KEPT):
+    for n, name in enumerate(dict.fromkeys([*_FIRST, *KEPT])):
         _tell(_FOUND + (1 - _FOUND) * n / len(KEPT), f"preparing {PLACES[name].title}")
         keep_view(PLACES[name], PLACES[name].view(source), folder)
+        for area in _FIRST.get(name, ()):
+            vars(run).pop(area, None)  # it would be made again, should another ask
 
 
 def _tell(part: float, what: str) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import heapq
+from collections import defaultdict
+from collections.abc import Sequence
+
 from msgspec import Struct
 
 from compdbg.model.time import Phase, ProcessTime
@@ -16,8 +20,15 @@ BAR = 24
 """Columns of a waterfall's bar."""
 
 
-class TimeRow(Struct, frozen=True, kw_only=True):
-    """A phase, or time of a process in none: `unaccounted`. `bar` is where in its process it was."""
+INSIDE = 40
+"""Phases inside of one that its page lists, at most."""
+
+
+class TimeRow(Struct, frozen=True, kw_only=True, gc=False):
+    """A phase, or time of a process in none: `unaccounted`. `bar` is where in its process it was.
+
+    `inside`, `parts`: how many phases it has inside, and a line for each of the longest.
+    """
 
     span: str
     depth: int
@@ -32,6 +43,8 @@ class TimeRow(Struct, frozen=True, kw_only=True):
     event: str
     process: str
     rank: int | None
+    inside: int = 0
+    parts: list[str] = []
 
 
 def time_view(source: Source) -> View:
@@ -61,7 +74,11 @@ def time_view(source: Source) -> View:
 def _of_process(process: ProcessTime, phases: list[Phase]) -> list[TimeRow]:
     whole = max([process.wall_s, *(p.start_s + p.duration_s for p in phases)]) or 1.0
     least = SHOWN * max((p.duration_s for p in phases), default=0.0)
-    rows = [_row(p, whole, loud=p.duration_s >= least or p.open) for p in phases]
+    inside: dict[str, list[Phase]] = defaultdict(list)
+    for phase in phases:
+        if phase.parent_event is not None:
+            inside[phase.parent_event].append(phase)
+    rows = [_row(p, inside.get(p.event, ()), whole, loud=p.duration_s >= least or p.open) for p in phases]
     covered = process.compile_s + (process.import_s or 0.0)
     rest = max(0.0, process.wall_s - covered)
     missing = [
@@ -72,7 +89,8 @@ def _of_process(process: ProcessTime, phases: list[Phase]) -> list[TimeRow]:
     return rows
 
 
-def _row(phase: Phase, whole: float, *, loud: bool) -> TimeRow:
+def _row(phase: Phase, inside: Sequence[Phase], whole: float, *, loud: bool) -> TimeRow:
+    longest = heapq.nsmallest(INSIDE, inside, key=lambda p: -p.duration_s)
     return TimeRow(
         span=phase.span,
         depth=phase.depth,
@@ -87,6 +105,8 @@ def _row(phase: Phase, whole: float, *, loud: bool) -> TimeRow:
         event=phase.event,
         process=phase.process,
         rank=phase.rank,
+        inside=len(inside),
+        parts=[f"{duration(p.duration_s):>10}  {p.span}" for p in longest],
     )
 
 
@@ -131,8 +151,6 @@ def phase_page(source: Source, row: TimeRow) -> Page:
             *facts(("", row.span, "title"), ("took", duration(row.duration_s)), ("", text))
         ]
         return Page(title=row.span, blocks=blocks)
-    inside = [p for p in source.run.times.phases if p.parent_event == row.event and p.process == row.process]
-    inside.sort(key=lambda p: -p.duration_s)
     blocks = [
         *facts(
             ("", row.span, "title"),
@@ -143,9 +161,8 @@ def phase_page(source: Source, row: TimeRow) -> Page:
             ("process", f"{row.process}{'' if row.rank is None else f', rank {row.rank}'}"),
         )
     ]
-    if inside:
-        lines = [f"{duration(p.duration_s):>10}  {p.span}" for p in inside[:40]]
-        blocks.append(listing(f"{counted(len(inside), 'phase')} inside", lines))
+    if row.parts:
+        blocks.append(listing(f"{counted(row.inside, 'phase')} inside", row.parts))
     return Page(title=row.span, blocks=blocks)
 
 
