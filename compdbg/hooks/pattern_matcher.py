@@ -164,7 +164,8 @@ def _generating(original: Any) -> Any:
     def gen_pattern_and_search_gm(*args: Any, **kwargs: Any) -> Any:
         if made_in_torch(sys._getframe(1)):
             return original(*args, **kwargs)
-        with watching_dead_code() as dropped:
+        search_fn = args[0] if args else kwargs.get("search_fn")
+        with watching_dead_code(search_fn) as dropped:
             pattern, search_gm = original(*args, **kwargs)
         with contained(NAME):
             examine(sys.modules[_MODULE], pattern, search_gm, dropped)

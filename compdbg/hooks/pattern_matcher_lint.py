@@ -7,10 +7,12 @@ as traced, and with `view` turned into `reshape`, as Inductor does before its po
 from __future__ import annotations
 
 import contextlib
+import inspect
 import sys
 import threading
 import weakref
 from collections.abc import Iterator
+from types import CodeType
 from typing import Any
 
 from msgspec import Struct
@@ -144,14 +146,25 @@ def _reaching(outputs: list[Any]) -> set[Any]:
 
 
 @contextlib.contextmanager
-def watching_dead_code() -> Iterator[list[Any]]:
+def watching_dead_code(search_fn: Any) -> Iterator[list[Any]]:
     """Ops that dead-code elimination takes out on this thread inside the block, and that matter."""
     dropped: list[Any] = []
-    _here.dropped = dropped
+    _here.dropped, _here.called = dropped, names_called(search_fn)
     try:
         yield dropped
     finally:
-        _here.dropped = None
+        _here.dropped, _here.called = None, frozenset()
+
+
+def names_called(function: Any) -> frozenset[str]:
+    """The names that a function's code mentions, those of functions inside it too."""
+    code = getattr(inspect.unwrap(function), "__code__", None) if callable(function) else None
+    waiting, found = [code] if code is not None else [], set()
+    while waiting:
+        one = waiting.pop()
+        found.update(one.co_names)
+        waiting.extend(constant for constant in one.co_consts if isinstance(constant, CodeType))
+    return frozenset(found)
 
 
 def watched_elimination(original: Any) -> Any:
@@ -170,17 +183,21 @@ def watched_elimination(original: Any) -> Any:
 
 
 def _dead_chains(graph: Any) -> list[tuple[Any, Any]]:
-    """Dead computations that somebody wrote: a custom op, or a chain that shares no op with what lives.
+    """Dead computations that somebody wrote: a custom op, a chain that shares no op with what lives, or
+    an op that the search function calls by its name and that nothing alive is a call of.
 
     A decomposition leaves dead ops as well, but those hang on ops that live.
     """
+    called: frozenset[str] = getattr(_here, "called", frozenset())
     alive = _reaching(_outputs(graph) + [n for n in graph.nodes if n.op == "call_function" and n.is_impure()])
+    unread = called - {base_name(node.target) for node in alive if node.op == "call_function"}
     found = []
     for node in graph.nodes:
         if node.op != "call_function" or node in alive or not _matters(node.target):
             continue
         custom = getattr(node.target, "namespace", "aten") not in ("aten", "prims", "prim", "inductor")
-        if custom or not any(n.op == "call_function" and n in alive for n in _reaching([node])):
+        written = custom or base_name(node.target) in unread
+        if written or not any(n.op == "call_function" and n in alive for n in _reaching([node])):
             found.append((node, node.target))
     return found
 

@@ -142,6 +142,19 @@ class TestLostNodes:
         (finding,) = findings(run, "pattern-unmatchable")
         assert "no output depends on aten.sin.default" in finding.title
 
+    def test_a_dead_op_of_what_is_returned(self, record_here: Recorder) -> None:
+        """A scale that a pattern computes from its result, and does not return."""
+
+        def dead(x: Tensor, w: Tensor) -> Tensor:
+            y = x * w
+            y.abs().amax()
+            return y.relu()
+
+        with record_here() as run:
+            a_pass(dead, [X, W]).apply(graph_of(lambda x, w: (x * w).relu(), X, W))
+        (finding,) = findings(run, "pattern-unmatchable")
+        assert "no output depends on aten.abs.default, aten.amax.default" in finding.title
+
     def test_a_dead_custom_op(self, record_here: Recorder) -> None:
         def dead(x: Tensor, w: Tensor) -> Tensor:
             y = x * w
@@ -161,8 +174,9 @@ class TestLostNodes:
             lambda x: torch.softmax(x, -1).relu(),
             lambda x: torch.var_mean(x, -1)[0].relu(),
             lambda x: torch.max(x, -1)[0].relu(),
+            lambda x: torch.nn.functional.batch_norm(x.abs(), None, None, training=True).relu(),
         ],
-        ids=["split", "layer-norm", "chunk", "softmax", "var-mean", "max"],
+        ids=["split", "layer-norm", "chunk", "softmax", "var-mean", "max", "batch-norm"],
     )
     def test_what_a_decomposition_leaves_over_is_not_lost(self, record_here: Recorder, pattern: Any) -> None:
         with record_here() as run:
