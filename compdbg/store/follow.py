@@ -22,6 +22,11 @@ class Tail:
         self._damaged = 0
         self._manifest = b""
 
+    @property
+    def length(self) -> int:
+        """How many bytes have been read."""
+        return sum(self._at.values())
+
     def read(self) -> Log:
         """The whole run as it is now.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +70,14 @@ class Index:
     def __len__(self) -> int:
         return self.contents.count
 
+    def only(self, positions: Sequence[int]) -> Index:
+        """The index of some of the events."""
+        columns = {
+            name: array(_TYPES[name], map(column.__getitem__, positions))
+            for name, column in self.columns.items()
+        }
+        return Index(msgspec.structs.replace(self.contents, count=len(positions)), columns)
+
 
 def is_long(folder: Path) -> bool:
     return sum(size for size, _ in _stamps(_files(folder))) > LONG
@@ -84,15 +92,18 @@ def home(folder: Path) -> Path:
     return Path(base) / "compdbg" / "index" / name
 
 
-def read_index(folder: Path) -> Index | None:
-    """The index of a run as it is now; None where there is none, or the run has grown since."""
+def read_index(folder: Path, *, grown: bool = False) -> Index | None:
+    """The index of a run as it is now; None where there is none, or the run is another.
+
+    `grown`: also that of a run that has only grown since.
+    """
     kept = home(folder)
     try:
         contents = msgspec.json.decode((kept / "contents.json").read_bytes(), type=Contents)
         files = _files(folder)
-        if contents.format != FORMAT or contents.files != [p.name for p in files]:
-            return None
-        if contents.stamps != _stamps(files):
+        now = dict(zip([p.name for p in files], _stamps(files), strict=True))
+        then = dict(zip(contents.files, contents.stamps, strict=True))
+        if contents.format != FORMAT or not (then == now or (grown and _has_grown(then, now))):
             return None
         columns: dict[str, array[Any]] = {}
         with (kept / "columns").open("rb") as file:
@@ -107,7 +118,7 @@ def read_index(folder: Path) -> Index | None:
 def build_index(folder: Path, progress: Callable[[float], None]) -> Index:
     """Read all lines once; the index, kept for the next time where that can be written."""
     files = _files(folder)
-    stamps = _stamps(files)
+    stamps = _stamps(files)  # before reading: what comes meanwhile makes it an index of what was
     reading = _Reading(max(1, sum(size for size, _ in stamps)), progress)
     for number, path in enumerate(files):
         reading.read(number, path)
@@ -195,6 +206,10 @@ def _files(folder: Path) -> list[Path]:
 
 def _stamps(files: list[Path]) -> list[tuple[int, int]]:
     return [(stat.st_size, stat.st_mtime_ns) for stat in (path.stat() for path in files)]
+
+
+def _has_grown(then: dict[str, tuple[int, int]], now: dict[str, tuple[int, int]]) -> bool:
+    return all(name in now and now[name][0] >= size for name, (size, _) in then.items())
 
 
 def _keep(index: Index, kept: Path) -> None:

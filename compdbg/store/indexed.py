@@ -79,9 +79,9 @@ class ById(Mapping[str, Record]):
 class IndexedLog(Log):
     """A log over an index. What is asked of it is what is asked of any log."""
 
-    def __init__(self, folder: Path, index: Index) -> None:
+    def __init__(self, folder: Path, index: Index, files: Sequence[int] | None = None) -> None:
         contents = index.contents
-        files = [os.open(folder / name, os.O_RDONLY) for name in contents.files]
+        files = files or [os.open(folder / name, os.O_RDONLY) for name in contents.files]
         counts = Counter(index.kind)
         unknown = {contents.kinds[k]: n for k, n in counts.items() if contents.kinds[k] not in KINDS}
         super().__init__(
@@ -99,7 +99,7 @@ class IndexedLog(Log):
         object.__setattr__(self, "_few", {})
 
     _index: Index
-    _files: list[int]
+    _files: Sequence[int]
     _few: dict[type, list[Record]]
 
     @cached_property
@@ -142,6 +142,7 @@ class IndexedLog(Log):
         return {
             name: (times[found[0]], times[found[-1]])
             for name, found in zip(self._index.contents.processes, self._by_process, strict=True)
+            if found
         }
 
     def position(self, id: str) -> int | None:
@@ -153,6 +154,12 @@ class IndexedLog(Log):
         if found < len(mine) and self._index.seq[mine[found]] == seq:
             return mine[found]
         return None
+
+    def of_rank(self, rank: int) -> IndexedLog:
+        ranks = self._index.rank
+        return IndexedLog(
+            self.folder, self._index.only([n for n in range(len(ranks)) if ranks[n] == rank]), self._files
+        )
 
     def select(self, kinds: Sequence[str], ranks: Sequence[int], texts: Sequence[str]) -> Sequence[int]:
         chosen: Sequence[int] = range(len(self._index))

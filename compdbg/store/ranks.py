@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
 
 from compdbg.events import ProcessStart
@@ -18,19 +18,21 @@ def ranks_of(log: Log) -> list[int]:
 
 def only_rank(log: Log, rank: int) -> Log:
     """The log as if only the processes of one rank had been recorded."""
-    return replace(log, records=[record for record in log.records if record.header.rank == rank])
+    return log.of_rank(rank)
 
 
-def open_side(given: str) -> Log:
+def open_side(given: str, opened: Callable[[str | None], Log] = open_run) -> Log:
     """The run, or the one rank of a run, that `RUN` or `RUN@RANK` names; `@1` is of the newest run.
+
+    `opened` opens a run by its name.
 
     Raises:
         CannotRead: there is no such run, or it has no such rank.
     """
     found = re.fullmatch(r"(.*)@(\d+)", given)
     if found is None or Path(given).exists():
-        return open_run(given)
-    log, rank = open_run(found[1] or None), int(found[2])
+        return opened(given)
+    log, rank = opened(found[1] or None), int(found[2])
     known = ranks_of(log)
     if rank not in known:
         there = f"its ranks are {', '.join(map(str, known))}" if known else "its processes have no ranks"

@@ -7,7 +7,7 @@ import json
 import operator
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -115,6 +115,10 @@ class Log:
         """Positions of records whose kind holds one of `kinds`, of one of `ranks`, with all `texts`."""
         wanted = [text.lower() for text in texts]
         return [n for n, record in enumerate(self.records) if _passes(record, kinds, ranks, wanted)]
+
+    def of_rank(self, rank: int) -> Log:
+        """The log as if only the processes of one rank had been recorded."""
+        return replace(self, records=[record for record in self.records if record.header.rank == rank])
 
     def text(self, digest: str | None) -> str | None:
         """A large text by its content hash; None if it was not recorded or is lost."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from textual.screen import Screen
@@ -107,9 +108,7 @@ class Actions(Screen[None]):
         if inside is not None:
             self.trail.append(Level(inside))
         else:
-            self.trail.append(
-                Level(level.place, page=True, everything=level.everything, key=level.key, top=level.top)
-            )
+            self.trail.append(replace(level, page=True, finding=""))
         self.show()
 
     def action_back(self) -> None:
@@ -125,7 +124,7 @@ class Actions(Screen[None]):
         self.remember()
         left = self.trail.pop()
         if left.page and left.own is None and self.level.place is left.place:
-            self.level.key, self.level.top = left.key, left.top
+            self.level.key, self.level.top, self.level.number = left.key, left.top, left.number
         self.show()
 
     def action_sibling(self, step: int) -> None:

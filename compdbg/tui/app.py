@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections.abc import Iterable
 from functools import partial
@@ -24,6 +26,7 @@ from compdbg.tui.screen import Main
 from compdbg.tui.session import Session
 from compdbg.tui.table import Table
 from compdbg.tui.themes import THEMES, own_colours
+from compdbg.views.base import Source
 from compdbg.views.explorer.base import Page, Place
 
 EVERY_S = 0.5
@@ -131,8 +134,14 @@ class Explorer(App[None]):
         if self._closing:
             return
         self.main.show()
-        if self.follow:
+        if self.follow and self.session.is_long:
+            self._unfollow("this run is too long to be followed: it is shown as it was when it was opened")
+        elif self.follow:
             self.set_timer(self._pause, self._look)
+
+    def _unfollow(self, why: str) -> None:
+        self.follow = False
+        self.main.say(f"{why}; open it again for what has come since" if why else "")
 
     def prepare(self, place: Place) -> None:
         """Have the view of a place made in the background, and drawn when it is there."""
@@ -183,11 +192,12 @@ class Explorer(App[None]):
         if grew:
             self.main.grown()
         source = self.session.source
-        if source is None or not source.run.summary.complete:
+        if source is not None and source.run.summary.complete:
+            self._unfollow("")
+        elif self.session.is_too_long:
+            self._unfollow("this run has become too long to be followed: this is how it was")
+        else:
             self.set_timer(self._pause, self._look)
-        elif self.follow:
-            self.follow = False
-            self.main.frame()
 
     def open_finding(self, id: str) -> None:
         """The page of a finding, from wherever one is."""
@@ -208,19 +218,34 @@ class Explorer(App[None]):
         if path.exists() and not is_report(path):
             self.main.say(f"{path} is there already and is no report of compdbg")
             return
-        self.main.say(f"writing {path} ...")
+        apart = (
+            ": of so long a run by a process of its own, which takes minutes" if self.session.is_long else ""
+        )
+        self.main.say(f"writing {path} ...{apart}")
 
         def write() -> None:
-            try:
-                content = document(contents(source.run.log)).encode("utf-8", "backslashreplace")
-                path.write_bytes(content)
-            except OSError as problem:
-                said = f"{path}: {problem.strerror}"
-            else:
-                said = f"wrote {path}, {len(content) / 1e3:,.0f} kB"
+            said = self._write_apart(path) if self.session.is_long else self._write(source, path)
             self.call_from_thread(self.main.say, said)
 
         self.run_worker(write, thread=True, group="report", exclusive=True)
+
+    def _write(self, source: Source, path: Path) -> str:
+        """What to say when the report is written, or why it is not."""
+        try:
+            content = document(contents(source.run.log)).encode("utf-8", "backslashreplace")
+            path.write_bytes(content)
+        except OSError as problem:
+            return f"{path}: {problem.strerror}"
+        return f"wrote {path}, {len(content) / 1e3:,.0f} kB"
+
+    def _write_apart(self, path: Path) -> str:
+        """The same by `compdbg report`, which reads the whole run."""
+        command = [sys.executable, "-m", "compdbg", "report", str(self.session.folder), "-o", str(path)]
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+        if done.returncode:
+            told = done.stderr.strip().splitlines() or [f"ended by signal {-done.returncode}"]
+            return f"{path} was not written: {told[-1].removeprefix('compdbg: error: ')}"
+        return f"wrote {path}, {path.stat().st_size / 1e3:,.0f} kB"
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         yield from super().get_system_commands(screen)

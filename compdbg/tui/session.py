@@ -24,6 +24,8 @@ from compdbg.views.explorer.base import Place
 from compdbg.views.explorer.events import events_view
 from compdbg.views.explorer.kept import KEPT, KeptRows, kept_view
 
+FOLLOWED = 32_000_000
+"""Bytes of events up to which a run is followed: more would take seconds and memory at each look."""
 Progress = Callable[[str, float | None], None]
 """Told what is being done, and which part of it is."""
 
@@ -58,7 +60,7 @@ class Session:
         if self.folder.is_file():
             self._take(read_report(self.folder), progress)
             return
-        if is_long(self.folder) and not self.follow and self._open_long(progress):
+        if is_long(self.folder) and self._open_long(progress):
             return
         log = self._tail.read()
         self._take(log, progress)
@@ -68,21 +70,26 @@ class Session:
         source = self._kept()
         if source is None:
             work_out(self.folder, progress)
-            source = self._kept()
+            source = self._kept(grown=True)
         if source is None:
             return False
         self.is_long = True
         self.source = source
         return True
 
-    def _kept(self) -> Source | None:
-        index = read_index(self.folder)
+    def _kept(self, *, grown: bool = False) -> Source | None:
+        index = read_index(self.folder, grown=grown)
         views = {name: kept_view(PLACES[name], self.folder) for name in KEPT} if index is not None else {}
         if index is None or None in views.values():
             return None
         self._views = {name: view for name, view in views.items() if view is not None}
         found = [row for row in self._views["home"].items if isinstance(row, Finding)]
         return Source(Run(IndexedLog(self.folder, index)), found)
+
+    @property
+    def is_too_long(self) -> bool:
+        """Whether a run that is followed has become one to be indexed, and not to be read again and again."""
+        return self._tail.length > FOLLOWED
 
     def grow(self) -> bool:
         """Read what was written since; whether there was anything."""

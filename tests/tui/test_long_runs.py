@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,14 @@ from compdbg.events import Graph, MatchAttempt, Span
 from compdbg.findings.collect import find_all
 from compdbg.model.run import Run
 from compdbg.store import index as indexing
+from compdbg.store.embedded import read_report
 from compdbg.store.index import build_index, home, read_index
 from compdbg.store.indexed import IndexedLog
+from compdbg.store.ranks import only_rank
 from compdbg.store.reader import read_log
 from compdbg.tui import session
 from compdbg.views.explorer.all import PLACES
+from compdbg.views.explorer.compared import compared
 from compdbg.views.explorer.time import TimeRow
 from tests.tui.conftest import Open
 from tests.tui.runs import Builder, everything
@@ -146,3 +150,99 @@ def test_what_events_have_in_common_is_kept_once(two_ranks: Path) -> None:
     run = Run(IndexedLog(two_ranks, build_index(two_ranks, lambda part: None)))
     for texts in ([p.name for p in run.passes], [p.process for p in run.times.phases]):
         assert len({id(text) for text in texts}) == len(set(texts)) < len(texts)
+
+
+async def test_a_long_run_is_narrowed_to_a_rank(
+    opened: Open, two_ranks: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexing, "LONG", 0)
+    async with opened(two_ranks, (120, 36)) as tui:
+        await tui.press("e")
+        everything_there = len(tui.app.main.table.items)
+        await tui.press("r")
+        assert "rank 1" in tui.lines[0]
+        shown = tui.app.main.table.items
+        assert 0 < len(shown) < everything_there
+        assert {getattr(row, "rank", None) for row in shown} <= {None, 1}
+
+
+async def test_a_report_of_a_long_run_is_written_by_a_process_of_its_own(
+    opened: Open, two_ranks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexing, "LONG", 0)
+    monkeypatch.chdir(tmp_path)
+    async with opened(two_ranks, (160, 36)) as tui:
+        await tui.press("x")
+        assert "wrote run.html" in tui.text
+        (worst, *_) = find_all(Run(read_report(tmp_path / "run.html")))
+        assert tui.app.session.source is not None
+        assert worst.fingerprint == tui.app.session.source.findings[0].fingerprint
+        (tmp_path / "run.html").unlink()
+        (tmp_path / "run.html.partial").mkdir()
+        await tui.press("x")
+        assert "run.html was not written: " in tui.text
+
+
+async def test_ranks_of_a_long_run_are_compared_as_those_of_a_short_one(
+    opened: Open, two_ranks: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (two_ranks / "host-1000.jsonl").write_text(
+        (two_ranks / "host-1001.jsonl")
+        .read_text()
+        .replace("1001-abcdef", "1000-abcdef")
+        .replace('"rank": 1', '"rank": 0')
+        .replace("call_module", "call_other")
+    )
+    places = []
+    for long in (10**9, 0):
+        monkeypatch.setattr("compdbg.views.explorer.compared.has_long", lambda *sides, long=long: not long)
+        monkeypatch.setattr("compdbg.views.explorer.diff.has_long", lambda *sides, long=long: not long)
+        async with opened(two_ranks, (120, 36)) as tui:
+            await tui.press("d", "enter")
+            places.append(tui.text)
+    assert "rank 0 and rank 1" in places[0]
+    assert places[0] == places[1]
+
+
+async def test_a_long_run_is_not_followed_and_says_so(
+    opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Builder(tmp_path / "run")
+    run.start()
+    monkeypatch.setattr(indexing, "LONG", 0)
+    async with opened(run.folder, (160, 36), follow=True) as tui:
+        assert "too long to be followed" in tui.text
+        assert "not ended" in tui.lines[0]
+
+
+async def test_a_run_that_becomes_too_long_is_no_longer_followed(
+    opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Builder(tmp_path / "run")
+    run.start()
+    monkeypatch.setattr(session, "FOLLOWED", 0)
+    async with opened(run.folder, (160, 36), follow=True) as tui:
+        async with asyncio.timeout(30):
+            while tui.app.follow:
+                await tui.pilot.pause(0.05)
+        assert "too long to be followed" in tui.text
+
+
+def test_the_index_of_a_run_that_has_only_grown(two_ranks: Path) -> None:
+    build_index(two_ranks, lambda part: None)
+    with (two_ranks / "host-1001.jsonl").open("a") as log:
+        log.write("\n")
+    assert read_index(two_ranks) is None
+    assert read_index(two_ranks, grown=True) is not None
+    (two_ranks / "host-1001.jsonl").write_text("")
+    assert read_index(two_ranks, grown=True) is None
+
+
+def test_one_rank_of_an_indexed_log(two_ranks: Path) -> None:
+    whole, indexed = read_log(two_ranks), IndexedLog(two_ranks, build_index(two_ranks, lambda part: None))
+    assert list(only_rank(indexed, 1).records) == list(only_rank(whole, 1).records)
+    assert only_rank(indexed, 1).ends == only_rank(whole, 1).ends
+    assert list(only_rank(indexed, 1).of(Span)) == list(only_rank(whole, 1).of(Span))
+    told = [compared(Run(only_rank(log, 1)), Run(log), None, ("rank 1", "all")) for log in (whole, indexed)]
+    assert told[0].rows
+    assert told[0] == told[1]

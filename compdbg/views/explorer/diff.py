@@ -8,15 +8,14 @@ from typing import Any
 
 from msgspec import Struct
 
-from compdbg.compare.runs import Difference, compare
-from compdbg.findings.collect import find_all
+from compdbg.compare.runs import Difference
 from compdbg.model.run import Run
 from compdbg.store.locate import all_runs
 from compdbg.store.ranks import open_side, ranks_of
 from compdbg.store.reader import CannotRead, read_manifest
 from compdbg.views.base import Column, Source, View
-from compdbg.views.diff import diff
 from compdbg.views.explorer.base import Block, Code, CodeLine, Page, Place
+from compdbg.views.explorer.compared import compared, compared_apart, has_long
 from compdbg.views.explorer.words import facts
 from compdbg.views.places import counted
 
@@ -134,20 +133,22 @@ def differences(source: Source, side: Side) -> Place:
 
 
 def _compared(source: Source, side: Side) -> View:
-    try:
-        before = Run(open_side(side.a))
-        after = source.run if side.b is None else Run(open_side(side.b))
-    except CannotRead as problem:
-        return View(name="differences", title=str(problem), items=(), empty=str(problem))
-    found = source.findings if side.b is None else find_all(after)
-    rows = compare(before, find_all(before), after, found)
     first, second = side.a.rpartition("@")[2], (side.b or "").rpartition("@")[2]
     names = (side.name, "this run") if side.b is None else (f"rank {first}", f"rank {second}")
-    told = diff(rows, before.summary, after.summary, names)
+    own = side.b or str(source.run.log.folder)
+    try:
+        if has_long(side.a, own):
+            told = compared_apart(side.a, own, names)
+        else:
+            after = source.run if side.b is None else Run(open_side(side.b))
+            found = source.findings if side.b is None else None
+            told = compared(Run(open_side(side.a)), after, found, names)
+    except CannotRead as problem:
+        return View(name="differences", title=str(problem), items=(), empty=str(problem))
     return View(
         name="differences",
         title=told.title,
-        items=rows,
+        items=told.rows,
         columns=(
             Column(
                 "change",
