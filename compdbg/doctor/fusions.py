@@ -28,7 +28,7 @@ def judge(lines: Iterable[str]) -> Iterator[Check]:
     """Of each line of a proof, the check."""
     for line in lines:
         proof = json.loads(line)
-        problems = proof["problems"]
+        problems, forms = proof["problems"], proof["forms"]
         check = f"fusion {proof['name']}"
         if problems:
             first = problems[0]
@@ -36,4 +36,4 @@ def judge(lines: Iterable[str]) -> Iterator[Check]:
             detail = f"{first['pattern']}: {first['what']}: {first['detail']}{more}"
             yield Check(check=check, state="degraded", detail=detail)
         else:
-            yield Check(check=check, state="works", detail=f"{proof['forms']} patterns proved")
+            yield Check(check=check, state="works", detail=f"{forms} pattern{'s' * (forms != 1)} proved")

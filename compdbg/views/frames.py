@@ -105,13 +105,19 @@ def _lines(source: Source, rows: list[FrameRow]) -> list[str]:
         return []
     results = Counter(row.result for row in rows)
     text = ", ".join(f"{count} {result}" for result, count in results.most_common())
-    broken = len(source.run.frames.breaks)
     return [
-        f"{text}; {counted(broken, 'graph break')}; {counted(len(source.run.frames.requests), 'request')} "
-        "to compile",
+        f"{text}; {_breaks(source)}; {counted(len(source.run.frames.requests), 'request')} to compile",
         *(_history(history) for history in source.run.histories if history.groups),
         *life_lines(source.run),
     ]
+
+
+def _breaks(source: Source) -> str:
+    """Breaks as the user has them, by line; a frame that is compiled again meets its breaks again."""
+    met = [event for _, event in source.run.frames.breaks]
+    lines = {(e.where.file, e.where.line) if e.where else e.reason for e in met}
+    times = f", met {len(met)} times" if len(met) > len(lines) else ""
+    return counted(len(lines), "graph break") + times
 
 
 def _history(history: History) -> str:

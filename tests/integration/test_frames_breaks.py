@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from compdbg.views.base import Source
+from compdbg.views.frames import frames
 from tests.integration.frames_here import Record, compiled, findings, line_of, ones, only, tried
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
@@ -167,3 +169,16 @@ def test_code_without_breaks_is_clean(record_here: Record) -> None:
     with record_here() as run:
         compiled(plain, fullgraph=True)(ones(3))
     assert findings(run) == []
+
+
+def test_a_break_that_a_recompiled_frame_meets_again_is_one_line_of_the_view(record_here: Record) -> None:
+    def step(x, mode):
+        y = x * len(mode)
+        print()
+        return y + 1
+
+    with record_here() as run:
+        for mode in ("a", "b", "c"):
+            compiled(step)(ones(4), mode)
+    loaded = run.load()
+    assert "1 graph break, met 3 times; " in frames(Source(loaded, [])).lines[0]
