@@ -15,7 +15,7 @@ from compdbg.hooks.base import Hook, Part, Patches, Target, contained
 from compdbg.hooks.fusion_links import key_of, linked_passes, name_of, without_partial
 from compdbg.hooks.pattern_matcher_owner import held_by, owner_of
 from compdbg.hooks.pattern_matcher_passes import info_of, registered_in_torchs_passes
-from compdbg.hooks.userline import is_stdlib_file, is_user_file, of_caller
+from compdbg.hooks.userline import is_our_file, is_stdlib_file, is_user_file, of_caller
 
 NAME = "fusion_config"
 SLOTS = (
@@ -56,12 +56,12 @@ def _setting(original: Any) -> Any:
 
 
 def _set_by_user(frame: FrameType | None) -> bool:
-    """Whether the nearest code past configuration and the standard library is the user's own."""
+    """Whether the nearest code past configuration, other hooks and the standard library is the user's own."""
     while frame is not None:
         name = frame.f_code.co_filename
         if is_user_file(name):
             return True
-        if not name.endswith("_config_module.py") and not is_stdlib_file(name):
+        if not (name.endswith("_config_module.py") or is_our_file(name) or is_stdlib_file(name)):
             return False
         frame = frame.f_back
     return False

@@ -192,6 +192,19 @@ class TestNotInEffect:
                 compiled(*inputs())
         assert "was set after everything had been compiled" in not_run(run)["title"]
 
+    def test_set_for_good_and_not_by_a_patch(self, record_here: Recorder) -> None:
+        made = fusion_pass()
+        with record_here() as run:
+            compiled = torch.compile(step, backend="aot_eager")
+            compiled(*inputs())
+            before = inductor.post_grad_custom_post_pass
+            try:
+                inductor.post_grad_custom_post_pass = calling(made)
+                compiled(*inputs())
+            finally:
+                inductor.post_grad_custom_post_pass = before
+        assert "was set after everything had been compiled" in not_run(run)["title"]
+
     def test_a_library_that_sets_and_takes_back_is_silent(
         self, record_here: Recorder, tmp_path: Path
     ) -> None:
