@@ -81,6 +81,16 @@ class FrameEnd(Event, frozen=True):
     request: str = ""
 
 
+class FrameCode(Event, frozen=True):
+    """The code that Dynamo put in a frame's place."""
+
+    frame: str
+    compile_id: str
+    text: str
+    """Content hash of it as data: its parts, and its disassembly by the Python that ran it."""
+    name: str = ""
+
+
 class FrameCalls(Event, frozen=True):
     """How often one compiled entry has been called so far; the last one counts."""
 

@@ -18,6 +18,7 @@ from compdbg.hooks.base import Hook, Part, Patches, Target, contained
 from compdbg.hooks.current import compile_id, frame_key
 from compdbg.hooks.requests import is_target, request_of
 from compdbg.hooks.tracebacks import hide_our_frames
+from compdbg.hooks.transformed import record_code
 
 CONVERT = "torch._dynamo.convert_frame"
 START = Target(f"{CONVERT}:log_dynamo_start", ("code", "skip"))
@@ -108,6 +109,8 @@ def _done(said: dict[str, Any]) -> None:
     graph = getattr(said.get("tracer_output"), "output_graph", None)
     ops = None if graph is None else int(graph.count_calls())
     _end(record, "compiled", "no operation in its graph" if ops == 0 else "", ops)
+    with contained("dynamo"):
+        record_code(record, getattr(returned, "guarded_code", returned).code)
 
 
 def _on_failure(original: Callable[..., Any]) -> Callable[..., Any]:

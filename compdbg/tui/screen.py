@@ -182,7 +182,9 @@ class Main(Actions):
 
     def show_row(self, *, keep: bool) -> None:
         """The page of the current row, beside its list or alone."""
-        if self.session.is_long and self.level.place.name != "home":
+        row = self.table.current
+        waits = row is not None and self.level.place.slow_page(row)
+        if waits or (self.session.is_long and self.level.place.name != "home"):
             self.explorer.make_page(keep=keep)
         else:
             self.pane.show_page(self.page_of_row(), keep=keep)

@@ -76,6 +76,8 @@ class Place(Struct, frozen=True, kw_only=True):
     """Whether a row shows what a finding is about."""
     number: Callable[[Any], int | None] | None = None
     """What typed digits jump to."""
+    slow_page: Callable[[Any], bool] = lambda row: False
+    """Whether the page of a row may take a moment: it is made in the background."""
     slow: bool = False
     """Its view may take seconds: it is made in the background."""
 

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from compdbg.events import GeneratedCode, Graph, Piece, TraceArtifact, Where
+from compdbg.events import FrameCode, GeneratedCode, Graph, Piece, TraceArtifact, Where
 from compdbg.views.base import Column, Source, View
+from compdbg.views.bytecode import decompiled
 from compdbg.views.explorer.base import Block, Code, CodeLine, Page, Place
 from compdbg.views.explorer.words import facts, listing
 from compdbg.views.places import counted, place
@@ -16,7 +17,18 @@ from compdbg.views.places import counted, place
 _FROM = re.compile(
     r"# File: (?P<file>.+?):(?P<line>\d+) in (?P<function>\S+?),? code: (?P<code>.*)$", re.MULTILINE
 )
-_ORDER = ("dynamo", "piece", "aot-joint", "aot-forward", "aot-backward", "aot-inference", "post-grad", "code")
+BYTECODE = "bytecode"
+_ORDER = (
+    BYTECODE,
+    "dynamo",
+    "piece",
+    "aot-joint",
+    "aot-forward",
+    "aot-backward",
+    "aot-inference",
+    "post-grad",
+    "code",
+)
 
 
 class TextRow(Struct, frozen=True, kw_only=True):
@@ -65,6 +77,8 @@ def _rows(source: Source) -> list[TextRow]:
 
     for header, graph in log.of(Graph):
         add(header, graph.graph, graph.stage, _ops(graph.ops), graph.text)
+    for header, frame in log.of(FrameCode):
+        add(header, frame.compile_id, BYTECODE, f"what Dynamo runs for {frame.name}", frame.text)
     for header, piece in log.of(Piece):
         add(header, f"{piece.graph} {piece.piece}", "piece", piece.split_op or "", piece.text)
     for header, code in log.of(GeneratedCode):
@@ -91,6 +105,8 @@ def text_page(source: Source, row: TextRow) -> Page:
     if text is None:
         said = "Its text is not in this run: it was made with --no-source, or its payload is lost."
         return Page(title=title, blocks=facts(("", title, "title"), ("", said)))
+    if row.stage == BYTECODE:
+        return _bytecode_page(row, text, title)
     made_from = _provenance(text)
     blocks: list[Block] = [*facts(("", title, "title"), ("ops", row.ops))]
     if made_from:
@@ -99,6 +115,15 @@ def text_page(source: Source, row: TextRow) -> Page:
     lines_of = [CodeLine(line, "", n) for n, line in enumerate(text.splitlines(), 1)]
     blocks.append(Code(lines_of, title=f"its text, {counted(len(lines_of), 'line')}"))
     return Page(title=title, blocks=blocks, where=made_from[0][0] if made_from else None)
+
+
+def _bytecode_page(row: TextRow, text: str, title: str) -> Page:
+    told = decompiled(text)
+    blocks: list[Block] = [*facts(("", title, "title"), ("is", row.ops), ("", told.why, "warn"))]
+    shown = "its instructions" if told.why else "decompiled by depyf"
+    numbered = [CodeLine(line, "", n) for n, line in enumerate(told.text.splitlines(), 1)]
+    blocks.append(Code(numbered, title=shown, language="text" if told.why else "python"))
+    return Page(title=title, blocks=blocks)
 
 
 def _provenance(text: str) -> Sequence[tuple[Where, str]]:
@@ -118,4 +143,5 @@ CODE = Place(
     page=text_page,
     key=lambda r: f"{r.event} {r.stage}",
     row=TextRow,
+    slow_page=lambda r: r.stage == BYTECODE,
 )
