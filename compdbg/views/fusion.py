@@ -45,17 +45,18 @@ def _sentence(whole: PassFusion) -> str:
 
 def _words(whole: PassFusion) -> str:
     left = sum(row.sites_left or 0 for row in whole.rows)
-    fired = f"fired at {counted(whole.matched or 0, 'site')}"
+    fired = f"fired at {counted(whole.matched, 'site')}" if whole.matched else "found nothing to fuse"
+    missed = (
+        f"{fired} and left {counted(left, 'site')}" if whole.matched else f"missed {counted(left, 'site')}"
+    )
     recorded = (
         "nothing is known of how it was filled"
         if whole.matched is None
-        else f"when that was filled, it {fired}"
+        else f"when that was filled, it {missed if left else fired}"
     )
     return {
         "fired": fired,
-        "missed": f"{fired} and left {counted(left, 'site')}"
-        if whole.matched
-        else f"missed {counted(left, 'site')}",
+        "missed": missed,
         "no-candidate": "ran and found nothing to fuse",
         "superseded": "was tried only where another pattern fired",
         "cached": f"did not run, because a cache served the compile; {recorded}",
