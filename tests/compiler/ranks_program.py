@@ -1,6 +1,6 @@
 """One rank of a tensor-parallel decoder: prints what fused, and how far it is from the whole model.
 
-python -m tests.compiler.ranks_program RANK RANKS FOLDER QUANT
+python -m tests.compiler.ranks_program RANK RANKS FOLDER QUANT FLAG,FLAG...
 """
 
 from __future__ import annotations
@@ -20,17 +20,16 @@ from fixtures.models.attention import OPERATOR
 from fixtures.models.parallel import shard
 from tests.compiler.test_fusions_on_models import TINY, hidden
 
-FLAGS = ("fuse_allreduce_rms", "fuse_norm_quant", "fuse_act_quant", "fuse_collectives")
-
 
 def main() -> None:
-    rank, ranks, folder, quant = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]), sys.argv[4]
+    rank, ranks, folder = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
+    quant, flags = sys.argv[4], sys.argv[5].split(",")
     dist.init_process_group("gloo", init_method=f"file://{folder}/ranks", rank=rank, world_size=ranks)
     config = TINY.with_(kv_heads=4, ffn=512, quant="" if quant == "plain" else quant)
     fusing = CompilationConfig(
         backend="passes-only",
         splitting_ops=[OPERATOR],
-        pass_config=dict.fromkeys(FLAGS, True),
+        pass_config=dict.fromkeys(flags, True),
         disable_cache=True,
     )
     with compdbg.record(folder / f"run{rank}") as run, torch.inference_mode():

@@ -11,6 +11,7 @@ import torch
 
 import tests.compiler.passes_only  # noqa: F401
 from compdbg.compiler import CompilationConfig, set_forward_context, use_config
+from compdbg.compiler.passes import pass_manager
 from compdbg.findings.collect import find_all
 from fixtures.models import CausalLM, ModelConfig
 from fixtures.models.attention import CACHED, OPERATOR
@@ -24,6 +25,7 @@ FLAGS = {
     "quantised": ("fuse_norm_quant", "fuse_act_quant"),
     "plain": ("fuse_norm_quant", "fuse_act_quant", "fuse_qkv_projection", "enable_qk_norm_rope_fusion"),
     "cache update in the graph": ("fuse_rope_kvcache",),
+    "packed projections": ("fuse_rope_kvcache",),
     "norms of queries and keys": ("enable_qk_norm_rope_fusion",),
     "not split": ("fuse_attn_quant", "fuse_norm_quant", "fuse_act_quant", "fuse_rope_kvcache"),
 }
@@ -111,6 +113,21 @@ def test_a_decoder_that_writes_to_its_cache(interleaved, record_here):
         )
     assert fired(run, documented(model)) == documented(model)
     assert [f.code for f in find_all(run.load()) if f.severity != "info"] == []
+
+
+@pytest.mark.parametrize("tidied", [True, False])
+def test_a_decoder_that_turns_queries_and_keys_where_they_stand(tidied, record_here, monkeypatch):
+    model = "packed projections"
+    if not tidied:
+        monkeypatch.setattr(pass_manager, "_BEFORE_FUSIONS", ())
+    with record_here() as run:
+        config = TINY.with_(packed=True)
+        compare(config, FLAGS[model], (2, 1, 65) if tidied else (2,), slots=True, splitting_ops=(CACHED,))
+    if tidied:
+        assert fired(run, documented(model)) == documented(model)
+        assert [f.code for f in find_all(run.load()) if f.severity != "info"] == []
+    else:
+        assert fired(run, documented(model)) == {"RoPEKVCacheFusionPass": 0}
 
 
 def test_a_decoder_with_norms_of_queries_and_keys(record_here):

@@ -20,11 +20,20 @@ ROOT = Path(__file__).parents[2]
 functional = torch.ops._c10d_functional
 
 
-def on_ranks(ranks: int, folder: Path, quant: str) -> list[dict]:
+QUANT_FLAGS = ("fuse_norm_quant", "fuse_act_quant", "fuse_collectives")
+FLAGS = {
+    "over ranks": ("fuse_allreduce_rms", *QUANT_FLAGS),
+    "over ranks quantised": ("fuse_allreduce_rms", *QUANT_FLAGS),
+    "tokens shared out": ("enable_sp", "fuse_gemm_comms", *QUANT_FLAGS),
+    "tokens shared out quantised": ("enable_sp", "fuse_gemm_comms", *QUANT_FLAGS),
+}
+
+
+def on_ranks(ranks: int, folder: Path, quant: str, flags: tuple[str, ...]) -> list[dict]:
     command = [sys.executable, "-W", "ignore", "-m", "tests.compiler.ranks_program"]
     processes = [
         subprocess.Popen(
-            [*command, str(rank), str(ranks), str(folder), quant],
+            [*command, str(rank), str(ranks), str(folder), quant, ",".join(flags)],
             cwd=ROOT,
             env={**os.environ, "RANK": str(rank), "OMP_NUM_THREADS": "1"},
             stdout=subprocess.PIPE,
@@ -49,18 +58,25 @@ def documented(model: str) -> dict[str, int]:
     return {name: int(count) for kind, name, count in rows if kind == model}
 
 
+def also(*case):
+    return pytest.param(*case, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("model", ["over ranks", "tokens shared out"])
 @pytest.mark.parametrize(
     ("ranks", "quant", "tolerance"),
     [
         (2, "plain", 1e-5),
-        pytest.param(4, "plain", 1e-5, marks=pytest.mark.slow),
-        pytest.param(2, "per_token_int8", 0.05, marks=pytest.mark.slow),
-        pytest.param(2, "static_fp8", 0.05, marks=pytest.mark.slow),
+        also(4, "plain", 1e-5),
+        also(2, "per_token_int8", 0.05),
+        also(2, "static_fp8", 0.05),
+        also(4, "group128_fp8", 0.05),
     ],
 )
-def test_a_decoder_over_ranks(ranks, quant, tolerance, tmp_path):
-    answers = on_ranks(ranks, tmp_path, quant)
-    wanted = documented("over ranks" if quant == "plain" else "over ranks quantised")
+def test_a_decoder_over_ranks(model, ranks, quant, tolerance, tmp_path):
+    model += "" if quant == "plain" else " quantised"
+    answers = on_ranks(ranks, tmp_path, quant, FLAGS[model])
+    wanted = documented(model)
     for answer in answers:
         assert {name: answer["fired"][name] for name in wanted} == wanted
         assert "missed" not in answer["outcomes"]

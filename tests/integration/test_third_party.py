@@ -21,6 +21,7 @@ from compdbg.compiler import CompilationConfig, support_torch_compile, use_confi
 from compdbg.compiler.config_values import ConfigError  # noqa: E402
 from compdbg.events import Span, UnknownEvent  # noqa: E402
 from compdbg.findings.collect import find_all  # noqa: E402
+from compdbg.testing.caches import fresh_caches  # noqa: E402
 from tests.integration.installed import install  # noqa: E402
 
 with warnings.catch_warnings():
@@ -102,23 +103,23 @@ class TestRules:
 
 
 class TestHooks:
-    def compiled(self, record_here: Recorder, **options: Any) -> Any:
-        with record_here(**options) as run:
+    def compiled(self, record_here: Recorder, folder: Path, **options: Any) -> Any:
+        """A graph that Inductor compiles here, whatever was compiled on this machine before."""
+        with fresh_caches(folder), record_here(**options) as run:
             torch.compile(lambda x: x.sin() + 1)(torch.ones(3))
         return run.load()
 
-    def test_as_documented(self, installed: Installer, record_here: Recorder) -> None:
+    def test_as_documented(self, installed: Installer, record_here: Recorder, tmp_path: Path) -> None:
         group, entries, modules = documented("write-a-hook.md")
         assert modules["my_hooks"].count("\n") <= 13
         installed(group, entries, **modules)
-        run = self.compiled(record_here)
+        run = self.compiled(record_here, tmp_path / "caches")
         assert [e.name for _, e in run.log.of(Span) if e.name.startswith("fused ")] == [
             "fused 1 nodes into 1"
         ]
         assert {h.hook: h.state for h in run.health.hooks}["scheduler"] == "works"
         assert not [f for f in find_all(run) if f.severity != "info"]
-        torch._dynamo.reset()
-        without = self.compiled(record_here, skip=("scheduler",))
+        without = self.compiled(record_here, tmp_path / "caches", skip=("scheduler",))
         assert {h.hook: h.state for h in without.health.hooks}["scheduler"] == "unused"
 
     def test_events_of_its_own_are_kept(self, installed: Installer, record_here: Recorder) -> None:

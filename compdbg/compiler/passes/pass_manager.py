@@ -39,6 +39,8 @@ def _imported(place: str) -> MakePass:
 
 _registry: list[tuple[str, MakePass]] = [
     ("eliminate_noops", lambda config: NoOpEliminationPass()),
+    ("enable_sp", _imported("fusion.sequence_parallelism:SequenceParallelismPass")),
+    ("fuse_gemm_comms", _imported("fusion.async_tp:AsyncTPPass")),
     ("fuse_allreduce_rms", _imported("fusion.allreduce_rms_fusion:AllReduceRMSNormFusionPass")),
     ("fuse_norm_quant", _imported("fusion.rms_quant_fusion:RMSNormQuantFusionPass")),
     ("fuse_act_quant", _imported("fusion.act_quant_fusion:ActivationQuantFusionPass")),
@@ -51,9 +53,15 @@ _registry: list[tuple[str, MakePass]] = [
 
 
 _TIDYING = frozenset({"eliminate_noops"})
+_BEFORE_FUSIONS = (
+    "utility.scatter_split_replacement:ScatterSplitReplacementPass",
+    "utility.split_coalescing:SplitCoalescingPass",
+)
+"""What tidies for fusions alone: without any, Inductor's own ways will do."""
 _FOLD, _UNFOLD = "utility.blocks:FoldBlocksPass", "utility.blocks:UnfoldBlocksPass"
 _OF_BLOCKS = frozenset(
     {
+        "enable_sp",
         "fuse_allreduce_rms",
         "fuse_norm_quant",
         "fuse_act_quant",
@@ -99,11 +107,12 @@ class PostGradPassManager(CustomGraphPass):  # type: ignore[misc]
         """Take up the passes that an effective configuration enables."""
         enabled = [flag for flag, _ in _registry if getattr(config.pass_config, flag)]
         made = [(flag, make(config)) for flag, make in _registry if flag in enabled]
-        self.passes = [pass_ for flag, pass_ in made if flag in _TIDYING]
         fusions = [pass_ for flag, pass_ in made if flag not in _TIDYING]
         if _OF_BLOCKS.intersection(enabled):
             before = [_imported(place)(config) for place in (_FOLD, "utility.residual_sums:ResidualSumPass")]
             fusions = [*before, *fusions, _imported(_UNFOLD)(config)]
+        self.passes = [_imported(place)(config) for place in _BEFORE_FUSIONS if fusions]
+        self.passes += [pass_ for flag, pass_ in made if flag in _TIDYING]
         self.passes += fusions
         self.passes += [as_pass(given) for given in config.inductor_passes]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,6 +20,14 @@ Total = Callable[[Tensor, Tensor], Tensor]
 """The sum over ranks and the sum with the residual, in one of the two orders."""
 
 
+class Replacements(NamedTuple):
+    """What takes the place of each kind of form; parameters as in `reduced_norms`."""
+
+    plain: Callable[..., Any]
+    static: Callable[..., Any]
+    dynamic: Callable[..., Any]
+
+
 class AllReduceRMSNormFusionPass(FusionPass):
     """For the group of all ranks, or the `groups` named."""
 
@@ -28,12 +36,22 @@ class AllReduceRMSNormFusionPass(FusionPass):
         self.groups = (world(),) if groups is None else groups
 
     def patterns(self) -> Iterator[FusionPattern]:
+        fused = Replacements(
+            reduced_norms.all_reduce_add_rms_norm,
+            reduced_norms.all_reduce_add_rms_norm_static_quant,
+            reduced_norms.all_reduce_add_rms_norm_dynamic_quant,
+        )
         for ranks in self.groups:
-            for total in (_residual_last(ranks), _residual_first(ranks)):
-                for dtype in LIMITS:
-                    yield _static(dtype, ranks, total)
-                    yield _dynamic(dtype, ranks, total)
-                yield _plain(ranks, total)
+            yield from reduced_norm_forms(ranks, fused)
+
+
+def reduced_norm_forms(ranks: str, by: Replacements) -> Iterator[FusionPattern]:
+    """An all-reduce, the sum with the residual, a norm, and quantisation or none: the most special first."""
+    for total in (_residual_last(ranks), _residual_first(ranks)):
+        for dtype in LIMITS:
+            yield _static(dtype, ranks, total, by.static)
+            yield _dynamic(dtype, ranks, total, by.dynamic)
+        yield _plain(ranks, total, by.plain)
 
 
 def world() -> str:
@@ -51,7 +69,7 @@ def _residual_first(ranks: str) -> Total:
     return named("residual_first_", lambda x, residual: residual + reduced(x, ranks))
 
 
-def _static(to: torch.dtype, ranks: str, total_of: Total) -> FusionPattern:
+def _static(to: torch.dtype, ranks: str, total_of: Total, fused: Callable[..., Any]) -> FusionPattern:
     def pattern(x: Tensor, residual: Tensor, weight: Tensor, scale: Tensor, eps: float, style: int) -> Any:
         total = total_of(x, residual)
         return static_quant(norm(total, weight, eps, style), scale, to), total
@@ -59,35 +77,31 @@ def _static(to: torch.dtype, ranks: str, total_of: Total) -> FusionPattern:
     def replacement(
         x: Tensor, residual: Tensor, weight: Tensor, scale: Tensor, eps: float, style: int
     ) -> Any:
-        return reduced_norms.all_reduce_add_rms_norm_static_quant(
-            x, residual, weight, scale, eps, style, to, ranks
-        )
+        return fused(x, residual, weight, scale, eps, style, to, ranks)
 
     name = f"all_reduce_{total_of.__name__}norm_static_{SHORT[to]}"
     return norm_form(named(name, pattern), replacement, to)
 
 
-def _dynamic(to: torch.dtype, ranks: str, total_of: Total) -> FusionPattern:
+def _dynamic(to: torch.dtype, ranks: str, total_of: Total, fused: Callable[..., Any]) -> FusionPattern:
     def pattern(x: Tensor, residual: Tensor, weight: Tensor, eps: float, style: int, group: int) -> Any:
         total = total_of(x, residual)
         out, scales = dynamic_quant(norm(total, weight, eps, style), group, to)
         return out, scales, total
 
     def replacement(x: Tensor, residual: Tensor, weight: Tensor, eps: float, style: int, group: int) -> Any:
-        return reduced_norms.all_reduce_add_rms_norm_dynamic_quant(
-            x, residual, weight, eps, style, group, to, ranks
-        )
+        return fused(x, residual, weight, eps, style, group, to, ranks)
 
     name = f"all_reduce_{total_of.__name__}norm_dynamic_{SHORT[to]}"
     return norm_form(named(name, pattern), replacement, to)
 
 
-def _plain(ranks: str, total_of: Total) -> FusionPattern:
+def _plain(ranks: str, total_of: Total, fused: Callable[..., Any]) -> FusionPattern:
     def pattern(x: Tensor, residual: Tensor, weight: Tensor, eps: float, style: int) -> Any:
         total = total_of(x, residual)
         return norm(total, weight, eps, style), total
 
     def replacement(x: Tensor, residual: Tensor, weight: Tensor, eps: float, style: int) -> Any:
-        return reduced_norms.all_reduce_add_rms_norm(x, residual, weight, eps, style, ranks)
+        return fused(x, residual, weight, eps, style, ranks)
 
     return norm_form(named(f"all_reduce_{total_of.__name__}norm", pattern), replacement, None)
