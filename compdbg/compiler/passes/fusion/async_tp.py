@@ -14,7 +14,7 @@ from torch import Tensor
 from compdbg.compiler.ops.overlapped import all_gather_mm, mm_reduce_scatter
 from compdbg.compiler.ops.shared_rows import all_gather_rows, reduce_scatter_rows, share
 from compdbg.compiler.passes.fusion.allreduce_rms_fusion import world
-from compdbg.compiler.passes.fusion.forms import HALF, WIDTH, named, variants
+from compdbg.compiler.passes.fusion.forms import HALF, WIDTH, named, value_of, variants
 from compdbg.compiler.passes.fusion.fusion_pass import FusionPass, FusionPattern
 from compdbg.compiler.passes.fusion.sequence_parallelism import ranks_in
 
@@ -37,6 +37,13 @@ class AsyncTPPass(FusionPass):
                 yield made(count, ranks)
 
 
+def _one_dtype(*names: str) -> Callable[[Any], bool]:
+    def operands_have_one_dtype(match: Any) -> bool:
+        return len({value_of(match, name).dtype for name in names}) == 1
+
+    return operands_have_one_dtype
+
+
 def _before_reduce_scatter(count: int, ranks: str) -> FusionPattern:
     def pattern(x: Tensor, weight: Tensor) -> Any:
         return reduce_scatter_rows(torch.mm(x, weight), count, ranks)
@@ -52,6 +59,7 @@ def _before_reduce_scatter(count: int, ranks: str) -> FusionPattern:
         replacement=replacement,
         inputs=lambda: make(ROWS, WIDTH, torch.bfloat16),
         variants=variants(make, torch.float32, *HALF),
+        extra_check=_one_dtype("x", "weight"),
     )
 
 
@@ -104,5 +112,6 @@ def _after_all_gather(
         inputs=lambda: make(ROWS, WIDTH, torch.bfloat16),
         variants=variants(make, torch.float32, *HALF),
         scalar_workaround={"rows": ROWS},
+        extra_check=_one_dtype("x", *weights),
         exclusive=tuple(weights) if len(weights) > 1 else (),
     )
