@@ -244,3 +244,16 @@ class PatternRegistered(Event, frozen=True):
     pass_name: str
     pattern: str
     where: Where | None = None
+
+
+class FusionsDiffer(Event, frozen=True):
+    """While it compiled, this rank saw that another matched a pass another number of times in such a graph.
+
+    Of two ranks, the one that came later says so: one that is recorded alone may know.
+    """
+
+    pass_name: str
+    graph: str
+    matched: int
+    other_rank: int
+    other_matched: int

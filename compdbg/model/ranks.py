@@ -7,7 +7,7 @@ from collections import defaultdict
 
 from msgspec import Struct
 
-from compdbg.events import Capture, Graph, PatternPass, Piece, Where
+from compdbg.events import Capture, FusionsDiffer, Graph, PatternPass, Piece, Where
 from compdbg.model.frames import Frames
 from compdbg.model.fusion import Fusion
 from compdbg.store.reader import Log
@@ -31,9 +31,14 @@ class Divergence(Struct, frozen=True, kw_only=True):
 def build_divergences(log: Log, frames: Frames, fusion: Fusion) -> list[Divergence]:
     """Root first: ranks with other graphs fuse, split and capture otherwise for that reason."""
     if len({h.rank for h, _ in log.of(Graph)} - {None}) < 2:
-        return []
+        return _fusions_seen(log)
     graphs = _graphs(log, frames)
-    return graphs or [*_fusions(log, fusion), *_pieces(log), *_captures(log)]
+    if graphs:
+        return graphs
+    fusions = _fusions(log, fusion)
+    known = {found.subject for found in fusions}
+    seen = [found for found in _fusions_seen(log) if found.subject not in known]
+    return [*fusions, *seen, *_pieces(log), *_captures(log)]
 
 
 def _graphs(log: Log, frames: Frames) -> list[Divergence]:
@@ -98,6 +103,25 @@ def _fusions(log: Log, fusion: Fusion) -> list[Divergence]:
                 where=None,
                 events=[h.id for h, e in log.of(PatternPass) if (e.pass_name, e.graph) == (name, graph)],
             )
+    return list(found.values())
+
+
+def _fusions_seen(log: Log) -> list[Divergence]:
+    """What ranks saw of each other while they compiled, also where not all of them are recorded."""
+    found: dict[str, Divergence] = {}
+    for header, event in log.of(FusionsDiffer):
+        by_rank = {header.rank or 0: event.matched, event.other_rank: event.other_matched}
+        found.setdefault(
+            event.pass_name,
+            Divergence(
+                kind="fusion",
+                subject=event.pass_name,
+                by_rank={rank: f"{n} matched" for rank, n in sorted(by_rank.items())},
+                detail=f"{event.pass_name} matched another number of times in graph {event.graph}",
+                where=None,
+                events=[header.id],
+            ),
+        )
     return list(found.values())
 
 

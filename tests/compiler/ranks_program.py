@@ -14,7 +14,8 @@ import torch.distributed as dist
 
 import compdbg
 import tests.compiler.passes_only  # noqa: F401
-from compdbg.compiler import CompilationConfig, CompilationMode, use_config
+from compdbg.compiler import CompilationConfig, CompilationMode, PassConfig, use_config
+from compdbg.findings.collect import find_all
 from fixtures.models import CausalLM
 from fixtures.models.attention import OPERATOR
 from fixtures.models.parallel import shard
@@ -24,12 +25,14 @@ from tests.compiler.test_fusions_on_models import TINY, hidden
 def main() -> None:
     rank, ranks, folder = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
     quant, flags = sys.argv[4], sys.argv[5].split(",")
+    if rank and "only_rank_0" in flags:
+        flags = []
     dist.init_process_group("gloo", init_method=f"file://{folder}/ranks", rank=rank, world_size=ranks)
     config = TINY.with_(kv_heads=4, ffn=512, quant="" if quant == "plain" else quant)
     fusing = CompilationConfig(
         backend="passes-only",
         splitting_ops=[OPERATOR],
-        pass_config=dict.fromkeys(flags, True),
+        pass_config={flag: True for flag in flags if flag in PassConfig.flags()},
         disable_cache=True,
     )
     with compdbg.record(folder / f"run{rank}") as run, torch.inference_mode():
@@ -38,12 +41,14 @@ def main() -> None:
         with use_config(fusing):
             share = shard(CausalLM.random(config), rank, ranks)
         apart = [(hidden(share, n) - hidden(whole, n)).abs() for n in (3, 1, 40)]
-    fusion = run.load().fusion
+    kept = run.load()
+    fusion = kept.fusion
     print(
         json.dumps(
             {
                 "fired": {p.name: p.matched for p in fusion.passes if p.custom},
                 "outcomes": sorted({row.outcome for row in fusion.rows if row.custom}),
+                "divergences": [f.subject for f in find_all(kept) if f.code == "rank-divergence"],
                 "apart": [float(a.mean()) for a in apart],
             }
         )

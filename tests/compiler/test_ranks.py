@@ -80,9 +80,18 @@ def test_a_decoder_over_ranks(model, ranks, quant, tolerance, tmp_path):
     for answer in answers:
         assert {name: answer["fired"][name] for name in wanted} == wanted
         assert "missed" not in answer["outcomes"]
+        assert answer["divergences"] == []
         # A rank's share of a row has a scale of its own where rows are quantised.
         assert max(answer["apart"]) < tolerance
     assert all(answer["fired"] == answers[0]["fired"] for answer in answers)
+
+
+@pytest.mark.slow
+def test_ranks_that_decide_differently_are_seen_while_they_compile(tmp_path):
+    """The results are right all the same: what one rank fuses, its peer does op by op."""
+    answers = on_ranks(2, tmp_path, "plain", ("fuse_allreduce_rms", "only_rank_0"))
+    seen = [subject for answer in answers for subject in answer["divergences"]]
+    assert set(seen) == {"fusion AllReduceRMSNormFusionPass"}
 
 
 def coalesced(function, *inputs):

@@ -6,7 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from compdbg.events import Capture, Event, FrameStart, Graph, Header, Pattern, PatternPass, Piece, Where
+from compdbg.events import (
+    Capture,
+    Event,
+    FrameStart,
+    FusionsDiffer,
+    Graph,
+    Header,
+    Pattern,
+    PatternPass,
+    Piece,
+    Where,
+)
 from compdbg.findings.rank_divergence import rank_divergence
 from compdbg.model.run import Run
 from compdbg.store.reader import Log, Record
@@ -90,6 +101,21 @@ def test_a_fusion_that_one_rank_refuses(tmp_path: Path) -> None:
     assert finding.data["kind"] == "fusion"
     assert finding.data["by_rank"] == {"0": "2 matched", "1": "0 matched"}
     assert finding.evidence
+
+
+def differ(here: int, there: int) -> FusionsDiffer:
+    return FusionsDiffer(pass_name="Fusion", graph="0/0", matched=here, other_rank=1, other_matched=there)
+
+
+def test_what_one_rank_saw_of_another_that_is_not_recorded(tmp_path: Path) -> None:
+    (finding,) = rank_divergence(run_of(tmp_path, [CODE, matched(2), differ(2, 0)]))
+    assert finding.data["by_rank"] == {"0": "2 matched", "1": "0 matched"}
+    assert finding.evidence == ["p0:4"]
+
+
+def test_what_a_rank_saw_and_both_recorded_is_one_finding(tmp_path: Path) -> None:
+    run = run_of(tmp_path, [CODE, matched(2), differ(2, 0)], [CODE, matched(0)])
+    assert [f.data["subject"] for f in rank_divergence(run)] == ["Fusion"]
 
 
 def test_fusions_that_agree(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from compdbg.compiler.config import CompilationConfig, PassConfig
 from compdbg.compiler.config_values import ConfigError, nearest
 from compdbg.compiler.passes.fusion.fusion_pass import FusionPass
 from compdbg.compiler.passes.inductor_pass import InductorPass, as_pass, get_pass_context, hash_dict
+from compdbg.compiler.passes.rank_agreement import tell_and_compare
 from compdbg.compiler.passes.utility.fix_functionalization import FixFunctionalizationPass
 from compdbg.compiler.passes.utility.noop_elimination import NoOpEliminationPass
 from compdbg.compiler.passes.utility.post_cleanup import PostCleanupPass
@@ -123,12 +124,14 @@ class PostGradPassManager(CustomGraphPass):  # type: ignore[misc]
     def __call__(self, graph: fx.Graph) -> None:
         compile_range = get_pass_context().compile_range
         self.runs, self.matches = [], []
+        given = _ops(graph)
         for pass_ in (*self.passes, *self.last):
             why = pass_.refusal(graph, compile_range)
             if why:
                 self._refuse(pass_, why)
             else:
                 self._run(pass_, graph)
+        tell_and_compare(probe.graph_under_way() or "?", given, self.matches)
 
     def _refuse(self, pass_: InductorPass, why: str) -> None:
         """Keep that a pass was skipped; it is said once for each reason, not for each graph."""
