@@ -109,7 +109,7 @@ class TestWhatIsNoReport:
         file = tmp_path / "other.html"
         file.write_text("<!DOCTYPE html><p>hello")
         assert main(["explain", str(file)]) == 3
-        assert "is no run that can be read" in capsys.readouterr().err
+        assert "other.html is no run; a run is a folder" in capsys.readouterr().err
 
     def test_what_would_inflate_without_end(self) -> None:
         with pytest.raises(ValueError, match="more than"):
