@@ -75,9 +75,6 @@ def parse(words: list[str]) -> argparse.Namespace:
     line = split(words, parser)
     arguments = parser.parse_args(line.options)
     arguments.line = line
-    into = os.path.dirname(arguments.report or "") or "."
-    if not os.path.isdir(into):
-        raise UsageError(f"--report={arguments.report}: there is no folder {into}")
     return arguments
 
 
