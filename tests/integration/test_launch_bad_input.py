@@ -121,8 +121,12 @@ class TestWhereRunsGo:
         assert (runs / ".gitignore").read_text() == "*\n"
 
     def test_the_next_command_is_the_one_to_type(self, compdbg: Callable[..., Went], tmp_path: Path) -> None:
-        assert compdbg("run", "program.py").stderr.endswith(b"; next: compdbg show\n")
-        assert compdbg("run", "-o", "a b", "program.py").stderr.endswith(b"; next: compdbg show 'a b/'\n")
+        def named(*options: str) -> bytes:
+            """The command, less its first words: `explain` where the verdict was not worked out in time."""
+            return compdbg("run", *options, "program.py").stderr.rpartition(b"; next: compdbg ")[2]
+
+        assert named() in (b"show\n", b"explain\n")
+        assert named("-o", "a b") in (b"show 'a b/'\n", b"explain 'a b/'\n")
         assert compdbg("show", "a b/").status == 0
 
 
@@ -153,9 +157,8 @@ class TestNoRoomOrRights:
         assert (went.status, went.stdout) == (4, b"ran\n")
         first, *rest = went.stderr.decode().splitlines()
         assert first == "compdbg: recording is incomplete: [Errno 28] no space left for a whole line"
-        assert [line.partition(":")[2] for line in rest[:1]] == [
-            " F1 warning: 31 events are missing from the log"
-        ]
+        if not rest[0].startswith("compdbg: recorded in"):  # on a busy machine it is not worked out in time
+            assert rest[0] == "compdbg: F1 warning: 31 events are missing from the log"
         run = load(tmp_path / "run")
         assert (run.summary.exit_status, run.summary.complete) == (4, True)
         (finding,) = find_all(run)

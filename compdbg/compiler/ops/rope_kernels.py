@@ -172,10 +172,10 @@ def _rope(  # type: ignore[no-untyped-def]  # noqa: PLR0913, PLR0917
         )  # fmt: skip
         if CACHED:
             slot = tl.load(slots + token).to(tl.int64)
-            there = inside & (slot >= 0)
-            place = cache + (slot * KEYS + at) * WIDTH + column
-            tl.store(place, turned.to(cache.dtype.element_ty), mask=there)
-            carried = tl.load(value + token * value_stride + at * WIDTH + column, mask=inside)
-            tl.store(place + half, carried.to(cache.dtype.element_ty), mask=there)
+            if slot >= 0:
+                place = cache + (slot * KEYS + at) * WIDTH + column
+                tl.store(place, turned.to(cache.dtype.element_ty), mask=inside)
+                carried = tl.load(value + token * value_stride + at * WIDTH + column, mask=inside)
+                tl.store(place + half, carried.to(cache.dtype.element_ty), mask=inside)
         else:
             tl.store(key_out + (token * KEYS + at) * WIDTH + column, turned, mask=inside)
