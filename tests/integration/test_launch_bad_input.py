@@ -45,10 +45,6 @@ class TestUsage:
             (["--no-guard", "program.py"], "no such option: --no-guard; did you mean --no-guards?"),
             (["--no-zebra", "program.py"], "no such option: --no-zebra; hooks are:"),
             (["-o", "", "program.py"], "-o needs a folder"),
-            (
-                ["--report=nowhere/r.html", "program.py"],
-                "--report=nowhere/r.html: there is no folder nowhere",
-            ),
             (["-o", "program.py", "program.py"], "program.py is not a folder"),
             (["-cc.bakend=eager", "program.py"], "no configuration key 'bakend'; did you mean 'backend'?"),
             (["-cc.backend", "program.py"], "-cc.backend needs =VALUE"),
