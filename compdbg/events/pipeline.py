@@ -77,8 +77,8 @@ class Piece(Event, frozen=True):
     related_to: str | None = None
     apart: list[Apart] = []
     text: str | None = None
-    op_counts: dict[str, int] = {}
-    """Operators by name, as the graph has them: `aten::add`, `linear`, `view`."""
+    op_counts: dict[str, int] | None = None
+    """Operators by name, as the graph has them: `aten::add`, `linear`, `view`. None in older runs."""
     splitter: str = ""
     """What split the graph, where it was not the built-in compiler or vLLM: a function's name."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import defaultdict
 from pathlib import PurePath
 
 import msgspec
@@ -114,6 +115,8 @@ _BEFORE: tuple[tuple[str, ...], ...] = (
 )
 """Root before effect, as in the contract; an effect is dropped only if its root explains it."""
 
+_PAIRS = {(root, effect) for chain in _BEFORE for n, root in enumerate(chain) for effect in chain[n + 1 :]}
+
 _SEVERITY = {"error": 0, "warning": 1, "info": 2}
 _RESULTS = {"wrong": 0, "failed": 1, "same": 2, None: 3}
 
@@ -133,15 +136,20 @@ def known_codes() -> list[str]:
 
 
 def _without_effects(found: list[Finding]) -> list[Finding]:
-    return [f for f in found if not any(_explains(root, f) for root in found if root is not f)]
+    """What no root explains: of thousands, only roots that share an event are looked at."""
+    explained = [{*root.explains, *root.evidence} for root in found]
+    roots: dict[str, list[int]] = defaultdict(list)
+    for number, events in enumerate(explained):
+        for event in events:
+            roots[event].append(number)
 
+    def follows(effect: Finding) -> bool:
+        return any(
+            (found[n].code, effect.code) in _PAIRS and explained[n].issuperset(effect.evidence)
+            for n in roots[effect.evidence[0]]
+        )
 
-def _explains(root: Finding, effect: Finding) -> bool:
-    ordered = any(
-        root.code in chain and effect.code in chain and chain.index(root.code) < chain.index(effect.code)
-        for chain in _BEFORE
-    )
-    return ordered and bool(effect.evidence) and set(effect.evidence) <= {*root.explains, *root.evidence}
+    return [finding for finding in found if not finding.evidence or not follows(finding)]
 
 
 def _rank(finding: Finding) -> tuple[int, int, float, str, str]:

@@ -98,7 +98,7 @@ def _cause(applied: Applied, nearest: Attempt, miss: NearMiss, fired: int) -> st
         f"Pattern {nearest.event.pattern}{_defined(pattern)} wants {miss.wanted}; "
         f"found at node {miss.node} of graph {nearest.event.graph}: {miss.found}.",
         f"Matching began at {nearest.event.anchor} and took {miss.matched_nodes} of "
-        f"{miss.pattern_nodes} nodes ({miss.reason}, {_STAGES[miss.stage]}).",
+        f"{miss.pattern_nodes} nodes ({miss.reason}, {_STAGES.get(miss.stage, miss.stage)}).",
     ]
     if miss.detail:
         parts.append(f"{miss.detail[0].upper()}{miss.detail[1:]}.")

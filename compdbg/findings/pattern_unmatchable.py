@@ -36,12 +36,15 @@ def _finding(run: Run, id: str, problem: PatternProblem) -> Finding:
         for attempt in site.attempts
         if attempt.event.pass_name == problem.pass_name and attempt.event.pattern == problem.pattern
     ]
+    what = _WHAT.get(problem.problem, problem.problem)  # a later version may know other problems
     return Finding(
         code="pattern-unmatchable",
         severity="warning",
-        title=f"Pattern {problem.pattern} of {problem.pass_name} {_WHAT[problem.problem]}: {problem.detail}",
+        title=f"Pattern {problem.pattern} of {problem.pass_name} {what}: {problem.detail}",
         cause=_cause(problem),
-        suggestion=_ADVICE[problem.problem],
+        suggestion=_ADVICE.get(
+            problem.problem, "Compare the graph it was traced to with what graphs hold at that stage."
+        ),
         where=problem.where,
         evidence=[id],
         cost=Cost(results="same"),

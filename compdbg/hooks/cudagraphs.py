@@ -102,5 +102,5 @@ HOOK = Hook(
         Part("torch._inductor.cudagraph_trees", _install_trees),
     ),
     (SKIP, RECORD, CHECK),
-    proof=(CudagraphSkip,),
+    proof=(CudagraphSkip, CudagraphRecord),
 )

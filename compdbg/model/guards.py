@@ -171,7 +171,7 @@ def _violation(key: str, events: list[tuple[str, GuardViolation]], counted: int)
         key=key,
         name=worst.name or worst.expr,
         kind=worst.guard_kind,
-        effect=worst.effect,
+        effect=worst.effect if worst.effect in _WORSE else "unknown",
         why=worst.why,
         expr=worst.expr,
         type=worst.type,

@@ -47,6 +47,8 @@ class SplitPiece(Struct, frozen=True, kw_only=True):
     """The first piece that this one would be a twin of, but for the constants in `apart`."""
     apart: list[Apart]
     op_counts: dict[str, int]
+    has_counts: bool = True
+    """Whether `op_counts` is what the piece holds: an older run, or a piece from a cache, has none."""
     splitter: str | None
     """What split the graph, where it was neither the built-in compiler nor vLLM."""
     compile_ms: float
@@ -60,7 +62,7 @@ class SplitPiece(Struct, frozen=True, kw_only=True):
     @property
     def computing(self) -> int | None:
         """How many of its operators compute something; None where they are not known."""
-        if self.loaded and not self.op_counts:
+        if not self.has_counts:
             return None
         return sum(count for name, count in self.op_counts.items() if computes(name))
 
@@ -135,7 +137,8 @@ def build_pieces(log: Log) -> list[SplitPiece]:
             event=header.id,
             related_to=piece.related_to,
             apart=piece.apart,
-            op_counts=piece.op_counts,
+            op_counts=piece.op_counts or {},
+            has_counts=bool(piece.op_counts) or (piece.op_counts is not None and not piece.loaded),
             splitter=piece.splitter or None,
             compile_ms=spent.get((header.process, piece.graph, piece.piece), 0.0),
             process=header.process,

@@ -139,12 +139,15 @@ class Times:
         return found
 
     def _enclosing(self, header: Header, begun: set[int]) -> int | None:
-        """The phase around an event, past parents that are no phase (a frame, a pass)."""
-        parent = header.parent
-        while parent is not None and parent not in begun:
+        """The phase around an event, past parents that are no phase (a frame, a pass).
+
+        A parent is written before its children; one that is not is damage, and would lead in a circle.
+        """
+        below, parent = header.seq, header.parent
+        while parent is not None and parent < below and parent not in begun:
             above = self._log.by_id.get(f"{header.process}:{parent}")
-            parent = above.header.parent if above is not None else None
-        return parent
+            below, parent = parent, above.header.parent if above is not None else None
+        return parent if parent is not None and parent < below else None
 
 
 def _node(
