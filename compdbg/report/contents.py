@@ -12,6 +12,7 @@ from compdbg.events import Where
 from compdbg.findings.base import Finding
 from compdbg.findings.collect import find_all
 from compdbg.model.run import Run
+from compdbg.report.readable import with_readable_code
 from compdbg.report.thin import thinned
 from compdbg.store.reader import Log
 from compdbg.store.redact import redacted
@@ -37,6 +38,7 @@ def contents(log: Log, *, redact: bool = True) -> Contents:
     """Take a run as it was read: lines of the program's files are added, what identifies people replaced."""
     if log.sources is None:
         log = replace(log, sources=_sources(log))
+    log = with_readable_code(log)
     hidden, redactor = redacted(log) if redact else (log, None)
     source = _source(hidden)
     carried = thinned(source)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from types import CodeType
 from typing import Any
@@ -36,6 +36,13 @@ class Recorded(Struct, frozen=True):
     dis: str
 
 
+class Answer(Struct, frozen=True):
+    """What came of one, in the process that decompiles."""
+
+    text: str
+    why: str = ""
+
+
 class Decompiled(Struct, frozen=True):
     """The code as Python; or, where `why` says why not, as the instructions that it is."""
 
@@ -55,27 +62,57 @@ class _Other:
 
 @lru_cache(maxsize=64)
 def decompiled(text: str) -> Decompiled:
+    """One, which is kept."""
+    return decompiled_all([text], TIME_S)[0]
+
+
+def decompiled_all(texts: Sequence[str], seconds: float) -> list[Decompiled]:
     """By depyf, in a process of its own that may fail, or hang, or take all memory, for itself alone."""
+    read = [_read(text) for text in texts]
+    asked = [one for one in read if isinstance(one, Recorded)]
+    answers = iter(_answers(asked, seconds))
+    return [one if isinstance(one, Decompiled) else _told(one, next(answers)) for one in read]
+
+
+def _read(text: str) -> Recorded | Decompiled:
+    if not text.startswith("{"):
+        return Decompiled(text)  # a report holds what was made of it
     try:
         recorded = msgspec.json.decode(text, type=Recorded)
     except msgspec.DecodeError:
         return Decompiled("", "what was recorded of it is damaged")
     here = "{}.{}".format(*sys.version_info)
-    if recorded.python != here:
-        why = f"it was recorded by Python {recorded.python}, and only that can decompile it; this is {here}"
-        return Decompiled(recorded.dis, why)
+    if recorded.python == here:
+        return recorded
+    why = f"it was recorded by Python {recorded.python}, and only that can decompile it; this is {here}"
+    return Decompiled(recorded.dis, why)
+
+
+def _told(recorded: Recorded, answer: Answer) -> Decompiled:
+    if answer.why:
+        return Decompiled(recorded.dis, f"could not be decompiled: {answer.why}")
+    return Decompiled(answer.text)
+
+
+def _answers(asked: Sequence[Recorded], seconds: float) -> list[Answer]:
+    """As many as were asked for; of those that it did not come to, why."""
+    if not asked:
+        return []
     command = [sys.executable, "-I", "-m", "compdbg.views.decompile"]
     try:
-        done = subprocess.run(command, input=text.encode(), capture_output=True, timeout=TIME_S, check=False)
-    except subprocess.TimeoutExpired:
-        return Decompiled(recorded.dis, f"could not be decompiled: depyf took more than {TIME_S:.0f} s")
+        done = subprocess.run(
+            command, input=msgspec.json.encode(asked), capture_output=True, timeout=seconds, check=False
+        )
+        said, why = done.stdout, f"depyf was ended by signal {-done.returncode}"
+        if done.returncode > 0:
+            why = (done.stderr.decode("utf-8", "replace").strip().splitlines() or ["depyf failed"])[-1]
+    except subprocess.TimeoutExpired as late:
+        said, why = late.stdout or b"", f"depyf took more than {seconds:g} s"
     except OSError as problem:
-        return Decompiled(recorded.dis, f"could not be decompiled: {problem.strerror}")
-    if done.returncode:
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        reason = said[-1] if said and done.returncode > 0 else f"depyf was ended by signal {-done.returncode}"
-        return Decompiled(recorded.dis, f"could not be decompiled: {reason}")
-    return Decompiled(done.stdout[:_MOST].decode("utf-8", "replace"))
+        said, why = b"", str(problem.strerror)
+    lines = said[:_MOST].split(b"\n")[:-1]
+    answers = [msgspec.json.decode(line, type=Answer) for line in lines[: len(asked)]]
+    return answers + [Answer("", why)] * (len(asked) - len(answers))
 
 
 def code_of(parts: dict[str, Any]) -> CodeType:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from compdbg.events import FrameCode
 from compdbg.views.base import Source
 
+BYTECODE = "bytecode"
 STAGES = {
+    BYTECODE: "what Dynamo runs in the frame's place",
     "dynamo": "as Dynamo traced it",
     "aot-joint": "forward and backward in one",
     "aot-forward": "the forward graph",
@@ -65,6 +68,19 @@ def code(source: Source) -> Code:
         )
         for g in run.graphs
         if g.text
+    ]
+    texts += [
+        Text(
+            graph=frame.compile_id,
+            stage=BYTECODE,
+            title=STAGES[BYTECODE],
+            text=frame.text,
+            ops=0,
+            event=header.id,
+            language="python",
+        )
+        for header, frame in run.log.of(FrameCode)
+        if frame.text
     ]
     changes = [
         Change(

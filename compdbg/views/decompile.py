@@ -1,7 +1,8 @@
-"""`python -m compdbg.views.decompile`: code as it was recorded comes in, Python that says the same goes out.
+"""`python -m compdbg.views.decompile`: codes as they were recorded come in, Python that says the same out.
 
-A process of its own: depyf may fail, hang or crash over what a log holds. It looks for literals
-with `eval`, which would run what a log made up; here it gets an evaluator of literals instead.
+A process of its own: depyf may fail, hang or crash over what a log holds, and what was done by then
+stays done. It looks for literals with `eval`, which would run what a log made up; here it gets an
+evaluator of literals instead.
 """
 
 from __future__ import annotations
@@ -19,25 +20,29 @@ from typing import Any
 
 import msgspec
 
-from compdbg.views.bytecode import NoCode, Recorded, code_of
+from compdbg.views.bytecode import Answer, NoCode, Recorded, code_of
 
 MEMORY = 1_500_000_000
 
 
 def main() -> None:
+    """A line for each: what came of it, or why nothing did."""
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    recorded = msgspec.json.decode(sys.stdin.buffer.read(), type=Recorded)
-    try:
-        code = code_of(recorded.code)
-    except NoCode as problem:
-        raise SystemExit(f"it is no code of this Python: {problem}") from None
+    for recorded in msgspec.json.decode(sys.stdin.buffer.read(), type=list[Recorded]):
+        sys.stdout.buffer.write(msgspec.json.encode(_answer(recorded)) + b"\n")
+        sys.stdout.buffer.flush()
+
+
+def _answer(recorded: Recorded) -> Answer:
     try:
         with contextlib.redirect_stdout(io.StringIO()):
-            said = decompile(code)
+            said = decompile(code_of(recorded.code))
+        return Answer(said.encode("utf-8", "backslashreplace").decode())
+    except NoCode as problem:
+        return Answer("", f"it is no code of this Python: {problem}")
     except BaseException as error:
-        raise SystemExit(f"depyf: {type(error).__name__}: {error.__cause__ or error}") from None
-    sys.stdout.buffer.write(said.encode("utf-8", "backslashreplace"))
+        return Answer("", f"depyf: {type(error).__name__}: {error.__cause__ or error}")
 
 
 def decompile(code: CodeType) -> str:

@@ -17,7 +17,11 @@ import compdbg
 from compdbg.events import FrameCode
 from compdbg.hooks.transformed import as_data
 from compdbg.model.run import Run
-from compdbg.views.bytecode import NoCode, code_of, decompiled
+from compdbg.report.contents import contents
+from compdbg.report.page.document import document
+from compdbg.views.base import Source
+from compdbg.views.bytecode import NoCode, code_of, decompiled, decompiled_all
+from compdbg.views.code import code
 
 torch = pytest.importorskip("torch")
 Recorder = Callable[..., AbstractContextManager[compdbg.record]]
@@ -81,9 +85,9 @@ def test_code_comes_back_as_it_was() -> None:
 
 
 def test_what_is_no_plain_constant_is_named_and_not_kept() -> None:
-    code = plain.__code__.replace(co_consts=(None, torch.float16, object))
-    assert as_data(code)["consts"] == [None, {"other": "torch.float16"}, {"other": "<builtins.type>"}]
-    assert repr(code_of(as_data(code)).co_consts) == "(None, torch.float16, <builtins.type>)"
+    made = plain.__code__.replace(co_consts=(None, torch.float16, object))
+    assert as_data(made)["consts"] == [None, {"other": "torch.float16"}, {"other": "<builtins.type>"}]
+    assert repr(code_of(as_data(made)).co_consts) == "(None, torch.float16, <builtins.type>)"
 
 
 @pytest.mark.parametrize(
@@ -102,8 +106,8 @@ def test_parts_of_no_code_are_refused(spoiled: dict[str, Any]) -> None:
         code_of({**as_data(sample.__code__), **spoiled} if spoiled else {})
 
 
-def text_of(code: CodeType, python: str = "{}.{}".format(*sys.version_info)) -> str:
-    return json.dumps({"python": python, "code": as_data(code), "dis": "RESUME 0"})
+def text_of(made: CodeType, python: str = "{}.{}".format(*sys.version_info)) -> str:
+    return json.dumps({"python": python, "code": as_data(made), "dis": "RESUME 0"})
 
 
 def test_another_python_shows_what_was_recorded() -> None:
@@ -113,8 +117,7 @@ def test_another_python_shows_what_was_recorded() -> None:
 
 
 def test_what_depyf_cannot_do_is_said_with_the_instructions() -> None:
-    code = sample.__code__.replace(co_code=bytes([255, 255] * 8))
-    told = decompiled(text_of(code))
+    told = decompiled(text_of(sample.__code__.replace(co_code=bytes([255, 255] * 8))))
     assert told.text == "RESUME 0"
     assert told.why.startswith("could not be decompiled: ")
 
@@ -132,9 +135,9 @@ def test_what_was_recorded_is_never_run(tmp_path: Any) -> None:
     keys = f"__import__('pathlib').Path({str(trap)!r}).touch()"
     source = compile("def f(k):\n    return {'a': k, 'b': k}", "f", "exec").co_consts[0]
     place = next(i.offset for i in dis.get_instructions(source) if i.argval == ("a", "b"))
-    code = bytearray(source.co_code)
-    code[place : place + 2] = bytes([dis.opmap["LOAD_NAME"], 0])
-    spoiled = source.replace(co_code=bytes(code), co_names=(keys,))
+    trapped = bytearray(source.co_code)
+    trapped[place : place + 2] = bytes([dis.opmap["LOAD_NAME"], 0])
+    spoiled = source.replace(co_code=bytes(trapped), co_names=(keys,))
     told = decompiled(text_of(spoiled))
     assert not trap.exists()
     assert told.why.startswith("could not be decompiled: ")
@@ -148,8 +151,33 @@ def test_a_frame_costs_little(record_here: Recorder) -> None:
 
         taken = []
         for n in range(20):
-            code = broken.__code__.replace(co_firstlineno=n + 1)
+            made = broken.__code__.replace(co_firstlineno=n + 1)
             began = time.process_time()
-            record_code(Compiling(code, "0/0", ""), code)
+            record_code(Compiling(made, "0/0", ""), made)
             taken.append(time.process_time() - began)
     assert sorted(taken)[10] < 0.02
+
+
+@pytest.mark.torch
+def test_a_report_holds_the_code_as_python(record_here: Recorder, tmp_path: Any) -> None:
+    run = recorded(record_here)
+    page = tmp_path / "run.html"
+    page.write_text(document(contents(run.log)))
+    carried = compdbg.load(page)
+    for name, text in texts_of(carried).items():
+        assert text.startswith(f"def {name}(")
+        assert decompiled(text).text == text
+    assert len(texts_of(carried)) == 3
+    named = [text for text in code(Source(carried, [])).texts if text.stage == "bytecode"]
+    assert [text.graph for text in named] == [f"{n}/0" for n in range(3)]
+
+
+def test_one_that_cannot_be_decompiled_spoils_no_other() -> None:
+    spoiled = sample.__code__.replace(co_code=bytes([255, 255] * 8))
+    made = decompiled_all([text_of(plain.__code__), text_of(spoiled), text_of(broken.__code__), "{"], 30)
+    assert [one.why.partition(":")[0] for one in made] == [
+        "",
+        "could not be decompiled",
+        "",
+        "what was recorded of it is damaged",
+    ]

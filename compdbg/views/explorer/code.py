@@ -10,6 +10,7 @@ from msgspec import Struct
 from compdbg.events import FrameCode, GeneratedCode, Graph, Piece, TraceArtifact, Where
 from compdbg.views.base import Column, Source, View
 from compdbg.views.bytecode import decompiled
+from compdbg.views.code import BYTECODE
 from compdbg.views.explorer.base import Block, Code, CodeLine, Page, Place
 from compdbg.views.explorer.words import facts, listing
 from compdbg.views.places import counted, place
@@ -17,7 +18,6 @@ from compdbg.views.places import counted, place
 _FROM = re.compile(
     r"# File: (?P<file>.+?):(?P<line>\d+) in (?P<function>\S+?),? code: (?P<code>.*)$", re.MULTILINE
 )
-BYTECODE = "bytecode"
 _ORDER = (
     BYTECODE,
     "dynamo",
