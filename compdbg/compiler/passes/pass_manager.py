@@ -20,13 +20,14 @@ from torch.fx.passes.graph_transform_observer import GraphTransformObserver
 from compdbg import probe
 from compdbg.compiler.config import CompilationConfig, PassConfig
 from compdbg.compiler.config_values import ConfigError, nearest
+from compdbg.compiler.passes.attempts import Attempts
 from compdbg.compiler.passes.fusion.fusion_pass import FusionPass
 from compdbg.compiler.passes.inductor_pass import InductorPass, as_pass, get_pass_context, hash_dict
 from compdbg.compiler.passes.rank_agreement import tell_and_compare
 from compdbg.compiler.passes.utility.fix_functionalization import FixFunctionalizationPass
 from compdbg.compiler.passes.utility.noop_elimination import NoOpEliminationPass
 from compdbg.compiler.passes.utility.post_cleanup import PostCleanupPass
-from compdbg.events import PassRun, Pattern, PatternPass
+from compdbg.events import PassRun, PatternPass
 
 MakePass = Callable[[CompilationConfig], InductorPass]
 
@@ -180,13 +181,8 @@ class PostGradPassManager(CustomGraphPass):  # type: ignore[misc]
         counted = PatternPass(pass_id=pass_.name, pass_name=pass_.name, graph="", matched=matched)
         self.matches.append(counted)
         if pass_.looks_for:
-            name = pass_.name
-            told = {
-                "graph": graph,
-                "patterns": [Pattern(name=name, anchors=[pass_.looks_for])],
-                "matched_by": {name: matched},
-            }
-            probe.emit(msgspec.structs.replace(counted, **told))
+            attempts = getattr(pass_, "_attempts", None) or Attempts(pass_.name)
+            attempts.tell(msgspec.structs.replace(counted, graph=graph), pass_.looks_for)
 
     def _dump(self, pass_: InductorPass, before: str, after: str) -> None:
         """The graph around a pass, where it changed it."""

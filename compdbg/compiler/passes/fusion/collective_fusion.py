@@ -9,8 +9,10 @@ from typing import Any
 import torch
 from torch import fx
 
+from compdbg.compiler.passes.attempts import Attempts, near
 from compdbg.compiler.passes.fusion.order import depends_on
 from compdbg.compiler.passes.inductor_pass import InductorPass
+from compdbg.events import Reason
 
 _functional = torch.ops._c10d_functional
 
@@ -36,10 +38,34 @@ class CollectiveFusionPass(InductorPass):
         for node in graph.find_nodes(op="call_function", target=_functional.all_reduce.default):
             value = node.args[0].meta["val"]
             found[(*node.args[1:], value.dtype, value.device)].append(node)
+        self._attempts = Attempts(self.name)
+        _tell(self._attempts, [node for nodes in found.values() for node in nodes])
         batches = [batch for nodes in found.values() for batch in _independent(nodes) if len(batch) > 1]
         for batch in batches:
+            self._attempts.matched(batch[-1], batch)
             _coalesce(graph, batch)
         self._matched_count = len(batches)
+
+
+def _tell(attempts: Attempts, nodes: list[fx.Node]) -> None:
+    """Sums close to each other that do not need each other, and differ in kind, group or dtype."""
+    for node in nodes:
+        close = near(node, lambda other: other is not node and other in nodes)  # noqa: B023
+        for other in close:
+            free = not depends_on(node, other) and not depends_on(other, node)
+            if free and (difference := _difference(node, other)) is not None:
+                attempts.missed(node, other, *difference, [other])
+                break
+
+
+def _difference(node: fx.Node, other: fx.Node) -> tuple[Reason, str, str] | None:
+    mine, its = node.meta["val"], other.meta["val"]
+    for what, wanted, found in zip(("a reduction", "a group"), node.args[1:], other.args[1:], strict=True):
+        if wanted != found:
+            return "arg-mismatch", f"{what} of {wanted!r}", repr(found)
+    if mine.dtype != its.dtype:
+        return "dtype-mismatch", str(mine.dtype), str(its.dtype)
+    return None if mine.device == its.device else ("other", str(mine.device), str(its.device))
 
 
 def _independent(nodes: list[fx.Node]) -> list[list[fx.Node]]:

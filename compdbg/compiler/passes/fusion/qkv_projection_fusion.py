@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, fx
 
 from compdbg.compiler.ops.projections import merged_projection
+from compdbg.compiler.passes.attempts import Attempts, described
 from compdbg.compiler.passes.fusion.forms import HALF, TOKENS, WIDTH, variants
 from compdbg.compiler.passes.fusion.fusion_pass import FusionPattern
 from compdbg.compiler.passes.inductor_pass import InductorPass
@@ -45,14 +46,43 @@ class QKVProjectionFusionPass(InductorPass):
         )
 
     def __call__(self, graph: fx.Graph) -> None:
-        products: dict[fx.Node, list[fx.Node]] = defaultdict(list)
-        for node in graph.find_nodes(op="call_function", target=aten.mm.default):
-            if _weight_of(node) is not None:
-                products[node.args[0]].append(node)
-        groups = [group for group in products.values() if len(group) == PROJECTIONS]
-        for group in groups:
-            _merge(graph, group)
-        self._matched_count = len(groups)
+        self._attempts = Attempts(self.name)
+        self._matched_count = 0
+        for products in _products(graph):
+            group = [product for product in products if _weight_of(product) is not None]
+            if len(group) == PROJECTIONS:
+                self._attempts.matched(group[0], group)
+                _merge(graph, group)
+                self._matched_count += 1
+            elif len(products) >= PROJECTIONS:
+                _tell(self._attempts, products, group)
+
+
+def _products(graph: fx.Graph) -> list[list[fx.Node]]:
+    """All products, by what is multiplied."""
+    found: dict[Any, list[fx.Node]] = defaultdict(list)
+    for node in graph.nodes:
+        if node.op == "call_function" and node.target in (aten.mm.default, aten.addmm.default):
+            found[node.args[-2]].append(node)
+    return list(found.values())
+
+
+def _tell(attempts: Attempts, products: list[fx.Node], group: list[fx.Node]) -> None:
+    """Why so many products of one input are not three projections. Of two, there is nothing to tell."""
+    anchor, *others = products
+    nodes = (len(group), PROJECTIONS)
+    if len(group) > PROJECTIONS:
+        wanted, found = f"{PROJECTIONS} products of one input", f"{len(group)} of {group[0].args[0]}"
+        attempts.missed(anchor, group[PROJECTIONS], "multiple-users", wanted, found, others, nodes=nodes)
+        return
+    odd = next(product for product in products if product not in group)
+    if odd.target is not aten.mm.default:
+        wanted, found = str(aten.mm.default), f"{odd.target} (a bias)"
+        attempts.missed(anchor, odd, "target-mismatch", wanted, found, others, nodes=nodes)
+        return
+    weight: Any = odd.args[1]
+    wanted = "a weight that is an input of the graph, transposed"
+    attempts.missed(anchor, odd, "arg-mismatch", wanted, described(weight), others, nodes=nodes)
 
 
 def _weight_of(product: fx.Node) -> fx.Node | None:
