@@ -43,7 +43,7 @@ def test_every_lookalike_of_a_fusion_is_a_miss_with_its_reason(fusion, record_he
 @pytest.mark.parametrize(
     "form",
     [
-        pytest.param(f, id=f"{i}", marks=[] if i % 3 == 0 else [pytest.mark.slow])
+        pytest.param(f, id=f"{i}", marks=[] if i % 5 == 0 else [pytest.mark.slow])
         for i, f in enumerate(BLOCKS)
     ],
 )
