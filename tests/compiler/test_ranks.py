@@ -70,7 +70,6 @@ def also(*case):
         also(4, "plain", 1e-5),
         also(2, "per_token_int8", 0.05),
         also(2, "static_fp8", 0.05),
-        also(4, "group128_fp8", 0.05),
     ],
 )
 def test_a_decoder_over_ranks(model, ranks, quant, tolerance, tmp_path):
