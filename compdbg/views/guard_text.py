@@ -17,9 +17,14 @@ _OBJECT = re.compile(r"___check_obj_id\((?P<source>.+?), \d+\)")
 _ALIAS = re.compile(r"check_no_aliasing\((?P<sources>.+)\)$")
 _ON_STATE = re.compile(r"^(?P<what>.*?) ?\(?(?:checked by )?___check_\w+\(\)\)?$")
 
+_LONGEST = 2000
+"""Longer texts stand as they are: looked through by such patterns, a megabyte would take minutes."""
+
 
 def in_python(expr: str) -> str:
     """A guard as a Python condition: what torch's C++ check compares, in the names of the user."""
+    if len(expr) > _LONGEST:
+        return expr
     if found := _TENSOR.match(expr):
         name = shown(found["source"])
         parts = [f"{name}.dtype == {found['dtype']}", f"{name}.shape == ({_sizes(found['size'])})"]

@@ -27,3 +27,8 @@ from compdbg.views.guard_text import in_python
 )
 def test_a_guard_is_a_condition_in_the_names_of_the_user(guard: str, text: str) -> None:
     assert in_python(guard) == text
+
+
+def test_a_megabyte_stands_as_it_is():
+    text = "check_tensor(" * 80_000
+    assert in_python(text) == text
