@@ -23,8 +23,10 @@ _LONGEST = 2000
 
 def in_python(expr: str) -> str:
     """A guard as a Python condition: what torch's C++ check compares, in the names of the user."""
-    if len(expr) > _LONGEST:
-        return expr
+    return _in_python(expr) if len(expr) <= _LONGEST else expr
+
+
+def _in_python(expr: str) -> str:
     if found := _TENSOR.match(expr):
         name = shown(found["source"])
         parts = [f"{name}.dtype == {found['dtype']}", f"{name}.shape == ({_sizes(found['size'])})"]
