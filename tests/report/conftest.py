@@ -23,7 +23,7 @@ def write_report(run: Path, file: Path, *, redact: bool = True) -> Path:
     return file
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     playwright = pytest.importorskip(
         "playwright.sync_api", reason="needs Playwright (pip install playwright)"

@@ -20,7 +20,7 @@ console.log(JSON.stringify(await results()));
 """
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     node = shutil.which("node")
     if node is not None:

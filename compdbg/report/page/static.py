@@ -13,6 +13,7 @@ from compdbg.report.page.data import shown
 from compdbg.views.all import VIEWS
 from compdbg.views.base import Source
 from compdbg.views.explanation import Explanation, explain
+from compdbg.views.guard_text import in_python
 from compdbg.views.sections import SECTIONS, Section, place_of, section_of
 from compdbg.views.source_lines import lines_around
 from compdbg.views.summary import facts, verdict
@@ -178,9 +179,11 @@ def _actions(finding: Finding) -> str:
 
 def _filter(finding: Finding) -> str:
     """What the table there is to be filtered by, where the finding names it."""
-    key = "expr" if finding.code == "guard-dropped-violated" else "pass"
-    subject: Any = finding.data.get(key)
-    return f"/{quote(subject, safe='')}" if isinstance(subject, str) and subject else ""
+    of_guard = finding.code == "guard-dropped-violated"
+    subject: Any = finding.data.get("expr" if of_guard else "pass")
+    if not isinstance(subject, str) or not subject:
+        return ""
+    return f"/{quote(in_python(subject) if of_guard else subject, safe='')}"
 
 
 def _section(contents: Contents, section: Section) -> str:
