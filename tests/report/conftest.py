@@ -51,6 +51,16 @@ def serving_report(serving_run: Path) -> Path:
 Open = Callable[..., Any]
 
 
+def until(page: Any, condition: str, patience_ms: int = 20_000) -> None:
+    """Wait for a condition; Playwright's own way evaluates in the page, which its policy forbids."""
+    step = 20
+    for _ in range(patience_ms // step):
+        if page.evaluate(condition):
+            return
+        page.wait_for_timeout(step)
+    raise AssertionError(f"not within {patience_ms} ms: {condition}")
+
+
 @pytest.fixture
 def open_page(browser: Any) -> Iterator[Open]:
     """Opens a report. At the end: nothing was requested but the file itself, and no error was logged."""

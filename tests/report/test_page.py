@@ -8,29 +8,29 @@ from pathlib import Path
 import pytest
 
 from compdbg.report.page.bundle import script, style
-from tests.report.conftest import Open, in_sight
+from tests.report.conftest import Open, in_sight, until
 
 
 class TestKeys:
     def test_j_and_k_go_from_finding_to_finding(self, open_page: Open, serving_report: Path) -> None:
         page = open_page(serving_report)
         page.keyboard.press("j")
-        page.wait_for_function("document.activeElement.id === 'F1'")
+        until(page, "document.activeElement.id === 'F1'")
         page.keyboard.press("j")
-        page.wait_for_function("document.activeElement.id === 'F2'")
+        until(page, "document.activeElement.id === 'F2'")
         assert in_sight(page, "#F2")
         page.keyboard.press("k")
-        page.wait_for_function("document.activeElement.id === 'F1'")
+        until(page, "document.activeElement.id === 'F1'")
         assert page.evaluate("location.hash") == "#F1"
 
     def test_brackets_go_from_section_to_section(self, open_page: Open, serving_report: Path) -> None:
         page = open_page(serving_report)
         page.evaluate("location.hash = 'guards'")
-        page.wait_for_function("document.activeElement.id === 'guards'")
+        until(page, "document.activeElement.id === 'guards'")
         page.keyboard.press("[")
-        page.wait_for_function("document.activeElement.id === 'fusion'")
+        until(page, "document.activeElement.id === 'fusion'")
         page.keyboard.press("]")
-        page.wait_for_function("document.activeElement.id === 'guards'")
+        until(page, "document.activeElement.id === 'guards'")
         assert in_sight(page, "#guards")
 
     def test_question_mark_lists_the_keys(self, open_page: Open, serving_report: Path) -> None:
@@ -64,7 +64,7 @@ class TestSearch:
         page.keyboard.type("item waits for the device")
         page.locator(".results .hit").first.wait_for()
         page.keyboard.press("Enter")
-        page.wait_for_function("location.hash === '#F2'")
+        until(page, "location.hash === '#F2'")
         assert in_sight(page, "#F2")
 
     def test_a_line_of_code_is_shown_where_it_stands(self, open_page: Open, serving_report: Path) -> None:
@@ -80,7 +80,7 @@ class TestSearch:
         page.keyboard.press("/")
         page.keyboard.type("span-begin")
         page.locator(".hit.all", has_text="Events").click()
-        page.wait_for_function("document.querySelector('#events .count')?.textContent.includes(' of ')")
+        until(page, "document.querySelector('#events .count')?.textContent.includes(' of ')")
         assert page.locator("#events .count").inner_text().startswith("11 of ")
 
     def test_what_is_nowhere_is_said(self, open_page: Open, serving_report: Path) -> None:
@@ -101,8 +101,9 @@ class TestLinks:
         page = open_page(serving_report, "#frames/sample%20mode4")
         assert page.locator('.drawn[data-view="frames"] .count').inner_text() == "0 of 7 rows"
         page.evaluate("location.hash = 'frames/sample'")
-        page.wait_for_function(
-            "document.querySelector('.drawn[data-view=\"frames\"] .count').textContent === '6 of 7 rows'"
+        until(
+            page,
+            "document.querySelector('.drawn[data-view=\"frames\"] .count').textContent === '6 of 7 rows'",
         )
 
     def test_from_a_finding_to_its_evidence(self, open_page: Open, serving_report: Path) -> None:

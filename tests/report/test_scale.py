@@ -16,7 +16,7 @@ from compdbg.report.thin import thinned
 from compdbg.store.locate import open_run
 from compdbg.store.reader import Log
 from compdbg.views.base import Source
-from tests.report.conftest import Open
+from tests.report.conftest import Open, until
 
 EVENTS = 100_000
 BUSY = 4
@@ -45,7 +45,7 @@ def test_it_is_soon_usable(open_page: Open, large_report: Path) -> None:
     assert time.monotonic() - started < BUSY
     assert page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime") < 1000 * BUSY
     page.keyboard.press("j")
-    page.wait_for_function("document.activeElement.id === 'F1'")
+    until(page, "document.activeElement.id === 'F1'")
 
 
 def test_every_event_can_be_reached(open_page: Open, large_report: Path) -> None:
@@ -54,7 +54,7 @@ def test_every_event_can_be_reached(open_page: Open, large_report: Path) -> None
     assert page.locator("#events .count").inner_text() == "100,000 rows"
     assert page.locator("#events tbody tr").count() < 120
     page.get_by_role("searchbox", name="Filter Events").fill("process-end 4003")
-    page.wait_for_function("document.querySelector('#events .count').textContent.startsWith('1 of')")
+    until(page, "document.querySelector('#events .count').textContent.startsWith('1 of')")
     page.evaluate("location.hash = 'event/4003-ab123:25000'")
     page.locator("#events tr.chosen", has_text="process-end").wait_for()
 

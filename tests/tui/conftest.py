@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from textual.pilot import Pilot
+from textual.worker import WorkerCancelled
 
 from compdbg.tui.app import Explorer
 from compdbg.tui.draw import bits_of
@@ -45,7 +46,8 @@ class Driver:
         await self.settle()
 
     async def settle(self) -> None:
-        await self.app.workers.wait_for_complete()
+        with suppress(WorkerCancelled):  # a run that can't be read ends the explorer, and its workers
+            await self.app.workers.wait_for_complete()
         await self.pilot.pause()
 
     @property

@@ -25,12 +25,13 @@ async def test_moving_and_the_page_beside(opened: Open, full_run: Path) -> None:
 
 async def test_a_page_has_siblings_and_a_way_back(opened: Open, full_run: Path) -> None:
     async with opened(full_run) as tui:
+        findings = len(tui.app.main.table.items)
         await tui.press("enter", "right_square_bracket")
-        assert "2 of 9 in Home" in tui.text
+        assert f"2 of {findings} in Home" in tui.text
         await tui.press("left_square_bracket")
-        assert "1 of 9 in Home" in tui.text
+        assert f"1 of {findings} in Home" in tui.text
         await tui.press("left_square_bracket")
-        assert "1 of 9 in Home" in tui.text
+        assert f"1 of {findings} in Home" in tui.text
         await tui.press("escape", "escape", "escape")
         assert tui.app.is_running
         assert "▸ F1" in tui.text
