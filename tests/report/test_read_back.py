@@ -140,8 +140,10 @@ class TestTheCommand:
     def test_a_folder_that_is_not_there_is_one_line(
         self, serving_run: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        assert main(["report", f"{serving_run}/", "-o", "/nowhere/at/all.html"]) == 2
-        assert capsys.readouterr().err == "compdbg: error: /nowhere/at/all.html: No such file or directory\n"
+        assert main(["report", f"{serving_run}/", "-o", "/proc/nowhere/all.html"]) == 2
+        assert (
+            capsys.readouterr().err == "compdbg: error: /proc/nowhere/all.html: No such file or directory\n"
+        )
 
     def test_without_a_name_it_is_called_as_the_run(
         self, serving_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -33,9 +33,9 @@ def test_without_a_name_it_is_called_as_the_run_and_does_not_take_the_script_for
 
 
 def test_a_file_that_can_not_be_written_changes_nothing_of_the_program(tmp_path: Path) -> None:
-    done = run(tmp_path, "-o", "run", "--report=/nowhere/bug.html", "-c", "raise SystemExit(3)")
+    done = run(tmp_path, "-o", "run", "--report=/proc/nowhere/bug.html", "-c", "raise SystemExit(3)")
     assert done.returncode == 3
-    assert "no report: /nowhere/bug.html: No such file or directory" in done.stderr
+    assert "no report: /proc/nowhere/bug.html: No such file or directory" in done.stderr
 
 
 def test_quiet_stays_quiet(tmp_path: Path) -> None:
