@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import shutil
@@ -129,14 +130,14 @@ def _report_file(arguments: argparse.Namespace, folder: str) -> str | None:
 def _report(folder: str, output: str | None) -> None:
     """Write the report of a run that has ended; a fault of ours is told and changes nothing."""
     from compdbg.cli.report import write
-    from compdbg.record.lines import warn
     from compdbg.report.contents import contents
     from compdbg.store.locate import open_run
 
     try:
         write(contents(open_run(folder)), output or "-")
-    except Exception as error:
-        warn(f"no report: {error}")
+    except Exception as error:  # not by `warn`, which is silent where the recorder has warned already
+        with contextlib.suppress(OSError):
+            os.write(2, f"compdbg: no report: {error}\n".encode("utf-8", "backslashreplace"))
 
 
 def _override(environment: dict[str, str], overrides: dict[str, str]) -> None:

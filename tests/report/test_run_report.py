@@ -7,6 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from compdbg.record.lines import WARNED
 from compdbg.store.embedded import read_report
 
 
@@ -35,6 +38,14 @@ def test_without_a_name_it_is_called_as_the_run_and_does_not_take_the_script_for
 def test_a_file_that_can_not_be_written_changes_nothing_of_the_program(tmp_path: Path) -> None:
     done = run(tmp_path, "-o", "run", "--report=/proc/nowhere/bug.html", "-c", "raise SystemExit(3)")
     assert done.returncode == 3
+    assert "no report: /proc/nowhere/bug.html: No such file or directory" in done.stderr
+
+
+def test_it_is_told_where_the_recorder_has_warned_already(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(WARNED, "1")
+    done = run(tmp_path, "-o", "run", "--report=/proc/nowhere/bug.html", "-c", "pass")
     assert "no report: /proc/nowhere/bug.html: No such file or directory" in done.stderr
 
 
