@@ -65,7 +65,7 @@ class CaptureReport:
         The 1st, 10th, 100th ... such call is recorded.
         """
         self._refused += 1
-        if str(self._refused).strip("0") != "1" or not probe.active():
+        if not _is_told(self._refused):
             return
         where = callers_line()
         for name, was, now in moved:
@@ -103,7 +103,7 @@ class CaptureReport:
         The 1st, 10th, 100th ... such replay is recorded.
         """
         self._read_anew += 1
-        if str(self._read_anew).strip("0") == "1" and probe.active():
+        if _is_told(self._read_anew):
             probe.emit(
                 StaleInput(
                     graph=self.graph,
@@ -126,3 +126,8 @@ class CaptureReport:
         else:
             changed = [(name, mismatch.captured, mismatch.seen)]
             self.refused(size, changed=changed, form=mismatch.kind == "form")
+
+
+def _is_told(occurrence: int) -> bool:
+    """The 1st, 10th, 100th ... of its kind, while somebody records."""
+    return str(occurrence).strip("0") == "1" and probe.active()

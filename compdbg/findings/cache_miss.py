@@ -31,8 +31,9 @@ def cache_miss(run: Run) -> Iterator[Finding]:
     explained: set[tuple[str, str | None]] = set()
     misses = _explained_misses(run)
     covered = _pieces_of_missed_models(run, misses)
+    models = {(miss.process, f"{miss.piece} ") for miss in misses if miss.range is None}
     for miss in misses:
-        if (miss.process, miss.piece) in covered or _is_piece_of_a_missed_model(miss, misses):
+        if (miss.process, miss.piece) in covered or _is_piece_of(miss, models):
             continue
         same_compile = (miss.process, miss.compile_id)
         if miss.layer == "fx" and same_compile in explained:
@@ -50,13 +51,10 @@ def _is_around_graphs(cause: tuple[str, ...]) -> bool:
     return not any(name == GRAPH or name.startswith(_OF_ONE_GRAPH) for name in cause)
 
 
-def _is_piece_of_a_missed_model(miss: Lookup, misses: list[Lookup]) -> bool:
+def _is_piece_of(miss: Lookup, models: set[tuple[str, str]]) -> bool:
     """The built-in compiler looks for the model first, and for its pieces only where that is missed."""
     return miss.layer == "ours" and any(
-        model.process == miss.process
-        and model.range is None
-        and (miss.piece or "").startswith(f"{model.piece} ")
-        for model in misses
+        process == miss.process and (miss.piece or "").startswith(model) for process, model in models
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import msgspec
 from msgspec import Struct
@@ -139,19 +139,26 @@ def _without_echoes(sites: list[Site]) -> list[Site]:
     for site in sites:
         if site.state == "missed":
             missed[site.process, site.pass_id, site.graph_id].append(site)
-    echoes = {id(site) for group in missed.values() for site in group if _is_echo(site, group)}
+    echoes = {id(site) for group in missed.values() for site in _echoes_in(group)}
     return [msgspec.structs.replace(s, state="superseded") if id(s) in echoes else s for s in sites]
 
 
-def _is_echo(site: Site, group: list[Site]) -> bool:
-    nearer = [other for other in group if other.matched_nodes > max(site.matched_nodes, 1)]
-    if not nearer:
-        return False
-    theirs = {name for other in nearer for name in (*other.nearest.event.near_nodes, other.anchor)}
-    mine = set(site.nearest.event.near_nodes)
-    if site.matched_nodes <= 1:  # an addition beside an anchor of another kind is everywhere
-        mine = {name for name in mine if not _ARITHMETIC.fullmatch(name)}
-    return theirs.issuperset(mine)
+def _echoes_in(group: list[Site]) -> Iterator[Site]:
+    """Walks from the misses of most nodes down, with the nodes that those of more have."""
+    by_nodes: dict[int, list[Site]] = defaultdict(list)
+    for site in group:
+        by_nodes[max(site.matched_nodes, 1)].append(site)
+    theirs: set[str] = set()
+    for _, alike in sorted(by_nodes.items(), reverse=True):
+        if theirs:
+            yield from (site for site in alike if theirs.issuperset(_telling(site)))
+        theirs.update(name for s in alike for name in (*s.nearest.event.near_nodes, s.anchor))
+
+
+def _telling(site: Site) -> set[str]:
+    """The near nodes that count; an addition beside an anchor of another kind is everywhere."""
+    near = set(site.nearest.event.near_nodes)
+    return near if site.matched_nodes > 1 else {n for n in near if not _ARITHMETIC.fullmatch(n)}
 
 
 class _Edges:
