@@ -205,6 +205,35 @@ def host(run: Run) -> Row:
     return host_times(run.bench) | (tiny_times() if run.options.device == "cuda" else {})
 
 
+def spent(run: Run) -> Row:
+    """GPU microseconds a step by kernel: FULL, PIECEWISE, and one CUDA graph, at the smallest batch."""
+    n, steps = run.batches[0], 20
+    if run.compiled is None:
+        run.compiled = torch.compile(run.bench.plain(), dynamic=True)
+    ways = {
+        "FULL": run.bench.ours(n, "FULL"),
+        "PIECEWISE": run.bench.ours(n, "PIECEWISE"),
+        "one CUDA graph": one_graph(run.bench.step(run.compiled, n)),
+    }
+    return {name: kernel_times(step, steps) for name, step in ways.items()}
+
+
+def kernel_times(step: Callable[[], torch.Tensor], steps: int) -> Row:
+    step()
+    torch.cuda.synchronize()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        for _ in range(steps):
+            step()
+        torch.cuda.synchronize()
+    found = sorted(profile.key_averages(), key=lambda each: -each.self_device_time_total)
+    rows = [
+        [each.key[:60], each.count / steps, round(each.self_device_time_total / steps, 1)]
+        for each in found
+        if each.self_device_time_total
+    ]
+    return {"all": round(sum(row[2] for row in rows), 1), "kernels": rows[:20]}
+
+
 def sweep(run: Run) -> Row:
     """Every batch size: is any of ours slower than torch.compile alone?"""
     if run.compiled is None:
@@ -289,6 +318,8 @@ def main() -> None:
     run.section("capture", capture, needs=60)
     run.section("host", host, needs=20)
     run.section("decode", decode, needs=60)
+    if options.device == "cuda":
+        run.section("spent", spent, needs=20)
     run.section("sweep", sweep, needs=40)
     if options.device == "cuda":
         run.section("checks", checks, needs=30)
