@@ -25,7 +25,7 @@ from compdbg.compiler.piece_guards import Applies, conditions
 from compdbg.compiler.pieces import Piece, Split, boundaries, split_graph, symbols_of
 from compdbg.compiler.piecewise_backend import Compiled, PiecewiseBackend
 from compdbg.compiler.ranges import STATIC, Range, compile_ranges
-from compdbg.compiler.spec_of import FirstDim, batch_symbols, is_static, spec_of
+from compdbg.compiler.spec_of import FirstDim, batch_symbols, is_static, sources_of_sizes, spec_of
 from compdbg.compiler.splitting import unmatched
 from compdbg.compiler.traced_sizes import TracedSizes, environment_of, traced_sizes
 from compdbg.compiler.twins import Family, families, varying
@@ -66,6 +66,7 @@ class Backend:
         operators = operator_factors([module])
         environment = environment_of(graph)
         traced = traced_sizes(graph, batch)
+        sources = sources_of_sizes(graph)
         if environment is not None:
             self.shapes = shape_conditions(environment)
         split = split_graph(module, splitting_ops)
@@ -79,8 +80,7 @@ class Backend:
             for report, piece in zip(reports, split.pieces, strict=True):
                 text = probe.payload(piece.module.graph.python_code("self").src) if probe.active() else None
                 probe.emit(msgspec.structs.replace(report, text=text))
-        if environment is not None:
-            self.shapes += self._piece_conditions(found, compiled, environment)
+        self.shapes += self._piece_conditions(found, compiled, sources)
         self.result = CompiledModel(
             self.name, self.config, split, compiled, spec, static, self.manager.statics
         )
@@ -115,7 +115,7 @@ class Backend:
         return all(compiled.holds_for(constants) for compiled in versions.values())
 
     def _piece_conditions(
-        self, found: Sequence[Family], compiled: Mapping[str, PiecewiseBackend], environment: ShapeEnv
+        self, found: Sequence[Family], compiled: Mapping[str, PiecewiseBackend], sources: Mapping[str, str]
     ) -> list[Condition]:
         """What compiling the pieces came to assume about sizes, each once."""
         added: dict[str, Condition] = {}
@@ -124,7 +124,7 @@ class Backend:
             others = tuple(each.low for each in versions if each.is_single and each != STATIC)
             for each, version in versions.items():
                 applies = Applies(each, others, tuple(self.config.cudagraph_capture_sizes or ()))
-                some = conditions(version.guards, symbols_of(head), environment, applies)
+                some = conditions(version.guards, symbols_of(head), sources, applies)
                 added.update((condition.text, condition) for condition in some)
         return list(added.values())
 

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import sympy
 import torch
 from msgspec import Struct
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from compdbg.compiler.guard_check import expression
-from compdbg.compiler.guard_data import Condition, sources_of_symbols
+from compdbg.compiler.guard_data import Condition
 from compdbg.compiler.guard_sources import CannotFollow
 from compdbg.compiler.ranges import UNBOUNDED, Range
 from compdbg.compiler.refake import Ready
@@ -50,7 +49,7 @@ def added_guards(
     batch = {by_trace[old] for old in here.values() if old in traced.batch}
     within = traced.narrowed(compile_range) or compile_range
     found: dict[str, SizeGuard] = {}
-    for guard in ready.environment.guards:
+    for guard in ready.guards:
         if not guard.expr.free_symbols or not guard.expr.free_symbols <= names.keys():
             continue  # of lifted constants: `twins.assumptions`
         expr = guard.expr.xreplace(names)
@@ -92,11 +91,10 @@ def _text_at(text: str, size: int) -> bool:
 def conditions(
     guards: Sequence[SizeGuard],
     symbols: Sequence[sympy.Symbol],
-    environment: ShapeEnv,
+    sources: Mapping[str, str],
     applies: Applies,
 ) -> Iterator[Condition]:
-    """The guards of a version in terms of the call's arguments, as far as these tell."""
-    sources = sources_of_symbols(environment)
+    """The guards of a version in terms of the call's arguments, where `sources` has those of all symbols."""
     for guard in guards:
         text = _NAME.sub(lambda found: str(symbols[int(found[1])]), guard.expr)
         used = sorted({str(symbols[int(i)]) for i in _NAME.findall(guard.expr)})

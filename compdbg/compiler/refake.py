@@ -16,16 +16,18 @@ import sympy
 import torch
 from msgspec import Struct
 from torch import fx
+from torch._dispatch.python import enable_python_dispatcher
 from torch._dynamo.source import ConstantSource
 from torch._prims_common import compute_required_storage_length
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, ShapeGuard
 from torch.utils._sympy.value_ranges import ValueRanges
 
 from compdbg.compiler.borders import evaluate, memory_of, value_of
 from compdbg.compiler.config import DynamicShapesType
 from compdbg.compiler.ranges import STATIC, UNBOUNDED, Range
 from compdbg.compiler.traced_sizes import TracedSizes
+from compdbg.compiler.unbacked_shapes import UnbackedShapes
 
 _UNBACKED: Any = getattr(DimDynamic, "UNBACKED", None) or DimDynamic.SIZE_LIKE_UNBACKED
 
@@ -40,6 +42,11 @@ class Ready(Struct):
     """Symbol of the trace -> the size that stands for it here: an int or a symbol."""
     lifted: list[torch.SymInt]
 
+    @property
+    def guards(self) -> list[ShapeGuard]:
+        """What was assumed of sizes so far."""
+        return [*self.environment.guards, *getattr(self.environment, "answered", ())]
+
 
 def made_ready(
     module: fx.GraphModule,
@@ -53,7 +60,7 @@ def made_ready(
     `lifted` maps inputs that stand for a constant of the graph to its value: they become symbols,
     never plain ints, which would be baked in.
     """
-    environment = ShapeEnv()
+    environment = UnbackedShapes() if shapes is DynamicShapesType.UNBACKED else ShapeEnv()
     mode = FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True)
     made = _Fakes(environment, mode, traced, compile_range, shapes, _shared_memory(module.graph))
     graph = fx.Graph()
@@ -61,7 +68,7 @@ def made_ready(
     ready = _make_module(module, graph)
     inputs: list[Any] = []
     constants: list[torch.SymInt] = []
-    with torch._guards.tracing(None), mode:
+    with torch._guards.tracing(None), mode, enable_python_dispatcher():
         for node in graph.find_nodes(op="placeholder"):
             if node.name in lifted:
                 constants.append(made.constant(node.name, lifted[node.name]))

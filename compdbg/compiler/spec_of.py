@@ -10,7 +10,7 @@ import sympy
 import torch
 from torch import fx
 
-from compdbg.compiler.borders import value_of
+from compdbg.compiler.borders import size_inputs, value_of
 from compdbg.compiler.dynamic_spec import BatchDim, DynamicInput, DynamicSpec, SizeInput, SizeSource
 from compdbg.compiler.effects import written_inputs
 
@@ -60,6 +60,11 @@ def source_of(node: fx.Node) -> str:
     source = getattr(node, "_dynamo_source", None) or getattr(node.meta.get("grapharg"), "source", None)
     name = getattr(source, "name", "")
     return str(name() if callable(name) else name)
+
+
+def sources_of_sizes(graph: fx.Graph) -> dict[str, str]:
+    """Where each symbol's size comes from, by the symbol's name; of unbacked ones torch keeps no source."""
+    return {str(symbol): source_of(node) for symbol, node in size_inputs(graph).items()}
 
 
 def readable_name(node: fx.Node) -> str:

@@ -175,7 +175,7 @@ def _replaced(container: Any, steps: Sequence[Any], value: Any) -> Any:
 def assumptions(ready: Ready) -> list[sympy.Basic]:
     """What a compile came to assume about lifted constants: guards, and fixed values as equations."""
     symbols = {constant.node.expr for constant in ready.lifted}
-    found = [guard.expr for guard in ready.environment.guards if guard.expr.free_symbols & symbols]
+    found = [guard.expr for guard in ready.guards if guard.expr.free_symbols & symbols]
     fixed = ready.environment.replacements
     return [
         *found,
