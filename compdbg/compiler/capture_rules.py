@@ -41,6 +41,8 @@ _TEXTS: tuple[tuple[str, str], ...] = (
     (r"thread", "other-thread"),
     (r"legacy stream|synchroni[sz]|\.item\(|cudaErrorStreamCaptureImplicit", "sync"),
 )
+_ADVICE = "CUDA kernel errors might"
+"""From here on torch tells of every CUDA error alike how to debug it, by compiling torch anew too."""
 _NOT_THE_PROGRAM = ("<", str(Path(torch.__file__).parent), str(Path(__file__).parent), contextlib.__file__)
 
 _INSTALLED = ("site-packages", "dist-packages", str(Path(contextlib.__file__).parent))
@@ -169,7 +171,7 @@ def _no_compiles(faults: list[Fault]) -> Iterator[None]:
 
 def fault_of(error: BaseException) -> Fault:
     """The fault behind an exception that ended a capture, by the text of CUDA's error."""
-    text = f"{type(error).__name__}: {error}"
+    text = f"{type(error).__name__}: {error}".partition(_ADVICE)[0]
     kind = next((kind for pattern, kind in _TEXTS if re.search(pattern, text, re.IGNORECASE)), "op")
     frames = traceback.extract_tb(error.__traceback__)
     return Fault(

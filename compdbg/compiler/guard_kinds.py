@@ -41,7 +41,10 @@ def record_guards(entries: Iterable[Any], shapes: Iterable[Condition]) -> GuardR
         if kind == "DUPLICATE_INPUT" and (is_plain(entry.value) or has_name(entry.value)):
             continue  # the same value at both, of which there are guards of their own
         where = _where(getattr(entry.orig_guard, "user_stack", None))
-        asked = list(_asked(kind, entry.orig_guard, entry.value)) if entry.has_value else []
+        if kind == "HASATTR" and not _given(entry.orig_guard):
+            source, asked = _about_the_holder(entry.orig_guard, entry.has_value)
+        else:
+            asked = list(_asked(kind, entry.orig_guard, entry.value)) if entry.has_value else []
         if _BY_ADDRESS.search(source) or any(_BY_ADDRESS.search(str(value)) for _, value in asked):
             asked = []
         if not asked:
@@ -55,7 +58,7 @@ def record_guards(entries: Iterable[Any], shapes: Iterable[Condition]) -> GuardR
 
 def _asked(kind: str, guard: Any, value: Any) -> Iterator[tuple[str, Any]]:
     """A guard as operators with what they want; nothing where it can't be told without the object."""
-    given = getattr(guard.create_fn, "keywords", {})
+    given = _given(guard)
     if kind in _EQUAL:
         yield from _equal(value)
     elif kind in _LENGTH:
@@ -65,7 +68,8 @@ def _asked(kind: str, guard: Any, value: Any) -> Iterator[tuple[str, Any]]:
     elif kind in _KEYS and all(is_plain(key) or has_name(key) for key in value):
         yield "keys", [shown(key) for key in value]
     elif kind in _ITEM and (is_plain(given["key"]) or has_name(given["key"])):
-        yield "without" if "_NOT_" in kind else "contains", shown(given["key"])
+        without = "_NOT_" in kind or given.get("invert", False)
+        yield "without" if without else "contains", shown(given["key"])
     elif kind in ("NOT_NONE_MATCH", "WEAKREF_ALIVE"):
         yield "present", None
     elif kind == "TYPE_MATCH":
@@ -78,6 +82,21 @@ def _asked(kind: str, guard: Any, value: Any) -> Iterator[tuple[str, Any]]:
         yield "not own", given["attr"]
     elif kind == "DUPLICATE_INPUT":
         yield "same", name_of(given["source_b"])
+
+
+def _given(guard: Any) -> dict[str, Any]:
+    """What a guard was made with besides its source."""
+    return getattr(guard.create_fn, "keywords", {})
+
+
+def _about_the_holder(guard: Any, there: bool) -> tuple[str, list[tuple[str, Any]]]:
+    """Up to torch 2.12 the source of a guard on an attribute is the attribute, not what has it."""
+    source = guard.originating_source
+    if not hasattr(source, "member"):
+        source = getattr(source, "base", source)  # a module's source wraps the attribute's
+    if not hasattr(source, "member"):
+        return name_of(guard), []
+    return name_of(source.base), [("has" if there else "lacks", source.member)]
 
 
 def _equal(value: Any) -> Iterator[tuple[str, Any]]:

@@ -1,8 +1,10 @@
 """COMPDBG_CHECK_PADDING=1: whether rows that padding adds reach a result or live memory.
 
-Each padded replay is done twice from the same state: with added rows that show wherever they get
-to (NaN), then with zeros. What differs between the two in the true rows, or in tensors that the
-graph writes to, came from the added rows. The call then has its usual results and effects.
+Each padded replay is done three times from the same state: twice with added rows that show wherever
+they get to (NaN, with integers of 0 and then with the last true row's), then with zeros. What differs
+from that in the true rows, or in tensors that the graph writes to, came from the added rows. One kind
+of integers is not enough: where rows write to one place, which one wins is the device's own choice.
+The call then has its usual results and effects.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import torch
 
@@ -18,6 +20,7 @@ from compdbg import probe
 from compdbg.compiler.arena import copy_values
 from compdbg.compiler.capture_rules import callers_line
 from compdbg.compiler.dynamic_spec import DynamicSpec
+from compdbg.compiler.static_buffers import Integers
 from compdbg.compiler.static_metadata import tensors_of
 from compdbg.events import PaddingLeak
 
@@ -40,7 +43,7 @@ def replay_checked(
     live = _live(route, spec, inputs, outer)
     before = _copies(live)
 
-    def replay(poisoned: bool) -> tuple[Sequence[Any] | None, State]:
+    def replay(poisoned: Integers | None = None) -> tuple[Sequence[Any] | None, State]:
         for name, tensor in live.items():
             copy_values(tensor, before[name])
         flat = route.place(inputs, poisoned=poisoned)
@@ -48,14 +51,19 @@ def replay_checked(
         produced = None if flat is None else slot.replay(flat, outer, route.rows)
         return produced, {} if produced is None else _copies(_state(route, produced, live))
 
-    produced, shown = replay(poisoned=True)
-    if produced is None:
-        return None
-    produced, plain = replay(poisoned=False)
-    leaks = [name for name in plain if not _same(plain[name], shown[name])]
+    poisoned_states: list[State] = []
+    for integers in get_args(Integers):
+        produced, shown = replay(integers)
+        if produced is None:
+            return None
+        poisoned_states.append(shown)
+    produced, plain = replay()
+    leaks = {
+        name: shown for shown in poisoned_states for name in plain if not _same(plain[name], shown[name])
+    }
     if leaks:
-        produced, again = replay(poisoned=False)
-        for name in leaks:
+        produced, again = replay()
+        for name, shown in leaks.items():
             if _same(plain[name], again[name]):
                 _emit(slot, route, name, plain[name], shown[name])
     return produced

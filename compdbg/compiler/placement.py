@@ -10,7 +10,7 @@ import torch
 from compdbg.compiler.arena import Copies, copy_values, storage_address
 from compdbg.compiler.captured_size import CapturedSize
 from compdbg.compiler.dynamic_spec import BatchDim, DynamicSpec
-from compdbg.compiler.static_buffers import StaticInput
+from compdbg.compiler.static_buffers import Integers, StaticInput
 from compdbg.compiler.tally import Served
 
 
@@ -52,7 +52,7 @@ class Route:
         if self.served.padded_to is None:
             self.served.padded_to = padded
 
-    def place(self, inputs: Sequence[Any], *, poisoned: bool = False) -> list[Any] | None:
+    def place(self, inputs: Sequence[Any], *, poisoned: Integers | None = None) -> list[Any] | None:
         """Inputs with the copied ones in their buffers; None where one has another form or size."""
         assert self.placements is not None
         flat = list(inputs)
@@ -70,8 +70,8 @@ class Route:
         self._copy_rows([inputs[placement.at] for placement in self.placements])
         if self.rows != self._padded:
             for buffer, _, view, _ in self.placements:
-                if poisoned:
-                    buffer.poison_rest(view, self.rows, self._padded)
+                if poisoned is not None:
+                    buffer.poison_rest(view, self.rows, self._padded, poisoned)
                 else:
                     buffer.clear_rest(view, self.rows, self._padded)
         else:

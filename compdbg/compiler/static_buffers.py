@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 
 from compdbg.compiler.arena import Arena
 from compdbg.compiler.dynamic_spec import BatchDim
+
+Integers = Literal["zero", "as the last row"]
+"""What integers in poisoned rows are: they can't show by themselves, but say where a row goes."""
 
 
 class Unpaddable(Exception):
@@ -59,11 +64,13 @@ class StaticInput:
             self._rest(view, n, padded)[0].zero_()
         self._filled = n if self._filled <= padded else self._filled
 
-    def poison_rest(self, view: torch.Tensor, n: int, padded: int) -> None:
-        """Rows `n` to `padded` that show wherever they get to: NaN, or for integers the last true row's."""
+    def poison_rest(self, view: torch.Tensor, n: int, padded: int, integers: Integers) -> None:
+        """Rows `n` to `padded` that show wherever they get to: NaN, beside integers as wanted."""
         for batch, rest in zip(self.dims, self._rest(view, n, padded), strict=True):
             if view.dtype.is_floating_point or view.dtype.is_complex:
                 rest.fill_(float("nan"))
+            elif integers == "zero":
+                rest.zero_()
             else:
                 last = view.narrow(batch.dim, batch.multiple * n - 1, 1)
                 rest.copy_(last.expand(rest.shape))

@@ -7,6 +7,7 @@ import inspect
 import pytest
 import torch
 
+from compdbg.compiler.capture_rules import fault_of
 from compdbg.compiler.static_inputs import SizedCall
 from compdbg.events import Capture, Dispatch
 from tests.compiler.sized import Heard, Stitched, config, one_piece, sized, spec
@@ -53,6 +54,17 @@ def test_the_first_illegal_call_is_named_with_its_line(piece, fault, op, mode):
     assert failure.thread == "MainThread"
     last = heard.of(Dispatch)[-1]
     assert (last.size, last.eager_calls, last.warm_ups, last.replays) == (4, 4, 1, 0)
+
+
+def test_torchs_advice_on_how_to_debug_an_error_is_no_part_of_it():
+    error = RuntimeError(
+        "CUDA error: operation not permitted when stream is capturing\n"
+        "Search for `cudaErrorStreamCaptureUnsupported' in the documentation.\n"
+        "CUDA kernel errors might be asynchronously reported at some other API call.\n"
+        "Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions."
+    )
+    assert fault_of(error).kind == "op"
+    assert fault_of(RuntimeError("CUDA error: capturing the legacy stream")).kind == "sync"
 
 
 def test_the_failing_call_is_executed_once():

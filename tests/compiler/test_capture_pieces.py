@@ -174,7 +174,7 @@ def test_a_tensor_made_anew_for_each_call_gets_a_buffer_of_its_own():
     assert heard.of(Dispatch)[-1].replays >= 3
     seen.clear()
     call(4, rows(4), torch.ones(4))
-    assert len(seen) == 1
+    assert len(seen) == (1 if rows(1).device.type == "cpu" else 0), "a CUDA graph does not call the piece"
 
 
 def test_a_cache_that_lives_on_is_passed_as_it_is():
