@@ -1,6 +1,6 @@
 """One rank of a tensor-parallel decoder: prints what fused, and how far it is from the whole model.
 
-python -m tests.compiler.ranks_program RANK RANKS FOLDER QUANT FLAG,FLAG...
+python -m tests.compiler.ranks_program RANK RANKS FOLDER QUANT FLAG,FLAG... [cuda]
 """
 
 from __future__ import annotations
@@ -27,7 +27,13 @@ def main() -> None:
     quant, flags = sys.argv[4], sys.argv[5].split(",")
     if rank and "only_rank_0" in flags:
         flags = []
-    dist.init_process_group("gloo", init_method=f"file://{folder}/ranks", rank=rank, world_size=ranks)
+    device = f"cuda:{rank}" if sys.argv[6:] == ["cuda"] else "cpu"
+    if device != "cpu":
+        torch.cuda.set_device(rank)
+    dist.init_process_group(
+        "gloo" if device == "cpu" else "nccl", init_method=f"file://{folder}/ranks",
+        rank=rank, world_size=ranks, device_id=None if device == "cpu" else torch.device(device),
+    )  # fmt: skip
     config = TINY.with_(kv_heads=4, ffn=512, quant="" if quant == "plain" else quant)
     fusing = CompilationConfig(
         backend="passes-only",
@@ -37,10 +43,12 @@ def main() -> None:
     )
     with compdbg.record(folder / f"run{rank}") as run, torch.inference_mode():
         with use_config(CompilationConfig(mode=CompilationMode.NONE)):
-            whole = CausalLM.random(config)
+            whole = CausalLM.random(config, device=device)
         with use_config(fusing):
-            share = shard(CausalLM.random(config), rank, ranks)
-        apart = [(hidden(share, n) - hidden(whole, n)).abs() for n in (3, 1, 40)]
+            share = shard(CausalLM.random(config, device=device), rank, ranks)
+        apart = [
+            (hidden(share, n, device=device) - hidden(whole, n, device=device)).abs() for n in (3, 1, 40)
+        ]
     kept = run.load()
     fusion = kept.fusion
     print(

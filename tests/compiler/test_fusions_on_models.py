@@ -53,11 +53,11 @@ def decoder(
         return CausalLM.random(config, dtype=dtype)
 
 
-def hidden(model: CausalLM, n: int, *, slots: bool = False) -> torch.Tensor:
-    metadata = metadata_of([(0, n, list(range(1, -(-n // BLOCK) + 1)))], 20)
+def hidden(model: CausalLM, n: int, *, slots: bool = False, device: str = "cpu") -> torch.Tensor:
+    metadata = metadata_of([(0, n, list(range(1, -(-n // BLOCK) + 1)))], 20, device)
     with set_forward_context(metadata):
-        ids = (torch.arange(n) * 7) % 512
-        return model(ids, torch.arange(n), metadata.slots if slots else None)
+        positions = torch.arange(n, device=device)
+        return model((positions * 7) % 512, positions, metadata.slots if slots else None)
 
 
 def compare(

@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[2]
 functional = torch.ops._c10d_functional
 
 
+NO_MULTICAST = {"NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1"}
 QUANT_FLAGS = ("fuse_norm_quant", "fuse_act_quant", "fuse_collectives")
 FLAGS = {
     "over ranks": ("fuse_allreduce_rms", *QUANT_FLAGS),
@@ -29,13 +30,13 @@ FLAGS = {
 }
 
 
-def on_ranks(ranks: int, folder: Path, quant: str, flags: tuple[str, ...]) -> list[dict]:
+def on_ranks(ranks: int, folder: Path, quant: str, flags: tuple[str, ...], *more: str) -> list[dict]:
     command = [sys.executable, "-W", "ignore", "-m", "tests.compiler.ranks_program"]
     processes = [
         subprocess.Popen(
-            [*command, str(rank), str(ranks), str(folder), quant, ",".join(flags)],
+            [*command, str(rank), str(ranks), str(folder), quant, ",".join(flags), *more],
             cwd=ROOT,
-            env={**os.environ, "RANK": str(rank), "OMP_NUM_THREADS": "1"},
+            env={**os.environ, **NO_MULTICAST, "RANK": str(rank), "OMP_NUM_THREADS": "1"},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -74,7 +75,22 @@ def also(*case):
 )
 def test_a_decoder_over_ranks(model, ranks, quant, tolerance, tmp_path):
     model += "" if quant == "plain" else " quantised"
-    answers = on_ranks(ranks, tmp_path, quant, FLAGS[model])
+    agree_as_documented(model, on_ranks(ranks, tmp_path, quant, FLAGS[model]), tolerance)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("model", ["over ranks", "tokens shared out"])
+@pytest.mark.parametrize(
+    ("quant", "tolerance"), [("plain", 1e-5), ("static_fp8", 0.05), ("per_token_int8", 0.05)]
+)
+def test_a_decoder_over_two_gpus(model, quant, tolerance, tmp_path):
+    if torch.cuda.device_count() < 2:
+        pytest.skip("needs two GPUs")
+    model += "" if quant == "plain" else " quantised"
+    agree_as_documented(model, on_ranks(2, tmp_path, quant, FLAGS[model], "cuda"), tolerance)
+
+
+def agree_as_documented(model: str, answers: list[dict], tolerance: float) -> None:
     wanted = documented(model)
     for answer in answers:
         assert {name: answer["fired"][name] for name in wanted} == wanted
