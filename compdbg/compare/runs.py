@@ -33,12 +33,22 @@ class Difference(Struct, frozen=True, kw_only=True):
     b: str | None
 
 
-def compare(a: Run, found_a: Sequence[Finding], b: Run, found_b: Sequence[Finding]) -> list[Difference]:
-    """All differences, in the order of the views."""
+def compare(
+    a: Run,
+    found_a: Sequence[Finding],
+    b: Run,
+    found_b: Sequence[Finding],
+    told: Callable[[str, float], None] = lambda what, part: None,
+) -> list[Difference]:
+    """All differences, in the order of the views; `told` what is being compared, and how far that is."""
     script = script_of(b, a)
+    told("comparing facts", 0.0)
     found = [*_findings(found_a, found_b, script), *_facts(facts_of(a), facts_of(b, script))]
+    told("comparing passes", 0.3)
     found += _of("passes", _by_rank(a, b, lambda x, y: graph_changes(work_of(x), work_of(y, script))))
+    told("comparing caches", 0.55)
     found += _of("cache", _by_rank(a, b, factor_changes))
+    told("comparing times", 0.7)
     found += _of("time", _by_rank(a, b, time_changes))
     return sorted(found, key=lambda d: VIEWS.index(d.view))
 

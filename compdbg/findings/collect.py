@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import PurePath
 
 import msgspec
@@ -121,9 +122,12 @@ _SEVERITY = {"error": 0, "warning": 1, "info": 2}
 _RESULTS = {"wrong": 0, "failed": 1, "same": 2, None: 3}
 
 
-def find_all(run: Run) -> list[Finding]:
-    """All findings of a run, most costly first, `F1` on."""
-    found = [finding for rule in RULES for finding in rule(run)]
+def find_all(run: Run, told: Callable[[str, float], None] = lambda code, part: None) -> list[Finding]:
+    """All findings of a run, most costly first, `F1` on; `told` which are being looked for, and how far."""
+    found: list[Finding] = []
+    for n, rule in enumerate(RULES):
+        told(rule.__name__.replace("_", "-"), n / len(RULES))
+        found += rule(run)
     found += third_party_findings(run)
     ranked = sorted(_without_effects(found), key=_rank)
     return [_named(finding, n) for n, finding in enumerate(ranked, 1)]

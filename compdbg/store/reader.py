@@ -7,6 +7,7 @@ import json
 import operator
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -35,6 +36,8 @@ _MANIFEST: dict[str, Any] = {
     "findings": dict[str, int],
 }
 """What is read of `run.json`; a value of another type is as good as none."""
+_HEAD = 1 << 15
+"""Bytes of a process's file in which its command and its versions stand."""
 
 
 class CannotRead(Exception):
@@ -176,6 +179,20 @@ def read_log(folder: Path) -> Log:
         lost=read_markers(folder),
         unreadable=[p.name for p, c in zip(files, contents, strict=True) if c.unreadable],
     )
+
+
+def read_head(folder: Path) -> Log:
+    """The first events of each process, of a run that takes long to read: what it is a run of.
+
+    Raises:
+        CannotRead: it is of a newer major schema.
+    """
+    records = []
+    for path in sorted(folder.glob("*.jsonl")):
+        with suppress(OSError), path.open("rb") as file:
+            lines = file.read(_HEAD).split(b"\n")[:-1]
+            records += [record for line in lines if (record := decode_line(line)) is not None]
+    return Log(folder, read_manifest(folder), records)
 
 
 @dataclass

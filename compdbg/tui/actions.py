@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from abc import abstractmethod
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
@@ -17,13 +18,14 @@ from compdbg.tui.session import Session
 from compdbg.tui.table import Table
 from compdbg.tui.trail import Level
 from compdbg.views.explorer.all import PLACES
-from compdbg.views.explorer.base import Block, Code, CodeLine, Fact, Page, as_markdown
+from compdbg.views.explorer.base import Block, Code, CodeLine, Fact, Page, Place, as_markdown
 
 if TYPE_CHECKING:
     from compdbg.tui.app import Explorer
 
-SLICE = 2000
-"""Rows that are searched at a stretch, so that keys are answered in between."""
+SLICE_S = 0.01
+"""How long is searched at a stretch: keys are answered in between."""
+TELL_S = 0.3
 
 
 class Actions(Screen[None]):
@@ -104,11 +106,14 @@ class Actions(Screen[None]):
         if row is None:
             return
         self.remember()
-        inside = level.place.inside(source, row)
-        if inside is not None:
-            self.trail.append(Level(inside))
+        if level.place.inside is not None and self.session.is_long:
+            self.explorer.open_inside(level, row)
         else:
-            self.trail.append(replace(level, page=True, finding=""))
+            self.entered(level, level.place.inside(source, row) if level.place.inside is not None else None)
+
+    def entered(self, level: Level, inside: Place | None) -> None:
+        """Into the list that a row opens, or where it opens none into its page."""
+        self.trail.append(Level(inside) if inside is not None else replace(level, page=True, finding=""))
         self.show()
 
     def action_back(self) -> None:
@@ -177,18 +182,23 @@ class Actions(Screen[None]):
 
     async def _seek(self, step: int) -> None:
         """Go through the rows in slices; a key that is pressed meanwhile is answered."""
-        table, count = self.table, len(self.table.items)
-        items = table.items
-        for n in range(0 if step == 0 else 1, count + (step == 0)):
-            index = (table.cursor + (step or 1) * n) % count
+        table, items, first = self.table, self.table.items, self.table.cursor
+        count, began, told = len(items), time.monotonic(), time.monotonic()
+        for n in range(step != 0, count + (step != 0)):
+            index = (first + (step or 1) * n) % count
             if self.sought in table.text_of(index).lower():
                 table.move_to(index)
                 self.show_row(keep=False)
+                self.say("")
                 return
-            if n % SLICE == SLICE - 1:
+            if time.monotonic() - began > SLICE_S:
                 await asyncio.sleep(0)
                 if table.items is not items:
                     return
+                began = time.monotonic()
+                if began - told > TELL_S:
+                    told = began
+                    self.say(f"searching {self.sought}: {n / count:.0%}")
         self.say(f"no row holds {self.sought}")
 
     def say(self, text: str) -> None:

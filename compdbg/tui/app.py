@@ -2,57 +2,33 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+from msgspec import Struct
 from textual.app import App, SystemCommand
 from textual.binding import Binding
-from textual.command import DiscoveryHit, Hit, Hits, Provider
-from textual.content import Content
 from textual.screen import Screen
 
-from compdbg.report.contents import contents
-from compdbg.report.page.document import document
 from compdbg.store.embedded import is_report
 from compdbg.store.reader import CannotRead
 from compdbg.tui import keys
 from compdbg.tui.glyphs import has_unicode
+from compdbg.tui.palette import Findings
 from compdbg.tui.pane import Pane
 from compdbg.tui.screen import Main
 from compdbg.tui.session import Session
 from compdbg.tui.table import Table
 from compdbg.tui.themes import THEMES, own_colours
-from compdbg.views.base import Source
+from compdbg.tui.trail import Level
+from compdbg.views.explorer.apart import Failed, by_itself
 from compdbg.views.explorer.base import Page, Place
 
 EVERY_S = 0.5
 """How often a run that is followed is looked at, at most."""
-
-
-class Findings(Provider):
-    """The findings of the run, by name, in the palette."""
-
-    async def discover(self) -> Hits:
-        for title, act in self._known():
-            yield DiscoveryHit(Content(title), act, title)
-
-    async def search(self, query: str) -> Hits:
-        matcher = self.matcher(query)
-        for title, act in self._known():
-            score = matcher.match(title)
-            if score > 0:
-                yield Hit(score, Content(title), act, title)
-
-    def _known(self) -> list[tuple[str, partial[None]]]:
-        app = self.app
-        assert isinstance(app, Explorer)
-        source = app.session.source
-        found = source.findings if source is not None else []
-        return [(f"{f.id} {f.severity}: {f.title}", partial(app.open_finding, f.id)) for f in found]
 
 
 def _bindable() -> set[str]:
@@ -79,22 +55,28 @@ class Explorer(App[None]):
         self.fault: CannotRead | None = None
         self._main: Main | None = None
         self._pause = EVERY_S
+        self._writing_since: float | None = None
         for theme in THEMES:
             self.register_theme(theme)
+
+    def exit(self, *arguments: Any, **named: Any) -> None:
+        self.session.leave()
+        super().exit(*arguments, **named)
 
     def get_css_variables(self) -> dict[str, str]:
         variables = super().get_css_variables()
         return {**variables, **own_colours(variables)}
 
     @property
-    def state(self) -> str:
-        """What is said at the top right of a run that is not at its end."""
-        source = self.session.source
+    def states(self) -> list[str]:
+        """What is said at the top right: that the run is not at its end, that its report is being written."""
+        source, since = self.session.source, self._writing_since
+        said = [] if since is None else [f"writing HTML, {time.monotonic() - since:.0f} s"]
         if source is None:
-            return "opening"
-        if source.run.summary.complete:
-            return ""
-        return "live" if self.follow else "not ended"
+            said.append("opening")
+        elif not source.run.summary.complete:
+            said.append("live" if self.follow else "not ended")
+        return said
 
     @property
     def main(self) -> Main:
@@ -141,19 +123,29 @@ class Explorer(App[None]):
 
     def _unfollow(self, why: str) -> None:
         self.follow = False
-        self.main.say(f"{why}; open it again for what has come since" if why else "")
+        if why:
+            self.main.say(f"{why}; open it again for what has come since")
+        self.main.frame()
 
     def prepare(self, place: Place) -> None:
         """Have the view of a place made in the background, and drawn when it is there."""
-        if self.session.source is None:
-            return
-        self.main.doing = (f"preparing {place.title}", None)
+        self._tell(place, f"preparing {place.title}", None)
 
         def make() -> None:
-            self.session.view(place)
+            self.session.make(place, lambda *how: self.call_from_thread(self._tell, place, *how))
             self.call_from_thread(self._prepared, place)
 
         self.run_worker(make, thread=True, group=f"make {place.name}", exclusive=True)
+
+    def _tell(self, place: Place, what: str, part: float | None) -> None:
+        """Say how far the view of a place is, where one waits for it."""
+        if not self._closing and self.main.level.place.name == place.name:
+            self.main.doing = (what, part)
+            self.main.frame()
+
+    def _prepared(self, place: Place) -> None:
+        if not self._closing and self.main.level.place.name == place.name:
+            self.main.grown()
 
     def make_page(self, *, keep: bool) -> None:
         """The page of the current row of a long run, which may have to read much of its log first."""
@@ -172,9 +164,20 @@ class Explorer(App[None]):
 
         self.run_worker(make, thread=True, group="page", exclusive=True)
 
-    def _prepared(self, place: Place) -> None:
-        if not self._closing and self.main.level.place.name == place.name:
-            self.main.show()
+    def open_inside(self, level: Level, row: Struct) -> None:
+        """Open the list that a row of a long run opens, which may have to read much of its log first."""
+        source, inside = self.session.source, level.place.inside
+        assert source is not None
+        assert inside is not None
+
+        def make() -> None:
+            self.call_from_thread(enter, inside(source, row))
+
+        def enter(place: Place | None) -> None:
+            if not self._closing and self.main.level is level and self.main.table.current == row:
+                self.main.entered(level, place)
+
+        self.run_worker(make, thread=True, group="inside", exclusive=True)
 
     def _look(self) -> None:
         self.run_worker(self._grow, thread=True, group="follow", exclusive=True)
@@ -201,51 +204,40 @@ class Explorer(App[None]):
 
     def open_finding(self, id: str) -> None:
         """The page of a finding, from wherever one is."""
-        finding = self.session.finding(id)
-        if finding is None:
+        finding, source = self.session.finding(id), self.session.source
+        if finding is None or source is None:
             return
         self.main.action_go("home")
-        self.main.level.key = self.main.level.place.key(finding)
+        level = self.main.level
+        level.key, level.number = level.place.key(finding), source.findings.index(finding)
         self.main.show()
         self.main.action_enter()
 
     def write_report(self) -> None:
-        """Write the run as one HTML file into the current directory."""
-        source = self.session.source
-        if source is None:
+        """Write the run as one HTML file into the current directory; by a process of its own."""
+        folder = self.session.folder
+        path = Path(f"{folder.name.removesuffix('.html')}.html")
+        if self._writing_since is not None:
+            self.main.say(f"{path} is being written")
             return
-        path = Path(f"{self.session.folder.name.removesuffix('.html')}.html")
         if path.exists() and not is_report(path):
             self.main.say(f"{path} is there already and is no report of compdbg")
             return
-        apart = (
-            ": of so long a run by a process of its own, which takes minutes" if self.session.is_long else ""
-        )
-        self.main.say(f"writing {path} ...{apart}")
+        self._writing_since = time.monotonic()
+        clock = self.set_interval(1.0, self.main.frame)
 
         def write() -> None:
-            said = self._write_apart(path) if self.session.is_long else self._write(source, path)
-            self.call_from_thread(self.main.say, said)
+            said = _written(folder, path)
+            self.call_from_thread(wrote, said)
 
-        self.run_worker(write, thread=True, group="report", exclusive=True)
+        def wrote(said: str) -> None:
+            self._writing_since = None
+            clock.stop()
+            if not self._closing:
+                self.main.say(said)
 
-    def _write(self, source: Source, path: Path) -> str:
-        """What to say when the report is written, or why it is not."""
-        try:
-            content = document(contents(source.run.log)).encode("utf-8", "backslashreplace")
-            path.write_bytes(content)
-        except OSError as problem:
-            return f"{path}: {problem.strerror}"
-        return f"wrote {path}, {len(content) / 1e3:,.0f} kB"
-
-    def _write_apart(self, path: Path) -> str:
-        """The same by `compdbg report`, which reads the whole run."""
-        command = [sys.executable, "-m", "compdbg", "report", str(self.session.folder), "-o", str(path)]
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-        if done.returncode:
-            told = done.stderr.strip().splitlines() or [f"ended by signal {-done.returncode}"]
-            return f"{path} was not written: {told[-1].removeprefix('compdbg: error: ')}"
-        return f"wrote {path}, {path.stat().st_size / 1e3:,.0f} kB"
+        self.main.frame()
+        self.run_worker(write, thread=True, group="report")
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         yield from super().get_system_commands(screen)
@@ -258,3 +250,14 @@ class Explorer(App[None]):
 
     async def _act(self, action: str) -> None:
         await self.main.run_action(action)
+
+
+def _written(folder: Path, path: Path) -> str:
+    """What to say when the report is written, or why it is not."""
+    try:
+        by_itself("compdbg", "report", str(folder.absolute()), f"-o{path}", told=lambda what, part: None)
+        return f"wrote {path}, {path.stat().st_size / 1e3:,.0f} kB"
+    except Failed as failure:
+        return f"{path} was not written: {str(failure).removeprefix('compdbg: error: ')}"
+    except OSError as problem:
+        return f"{path}: {problem.strerror}"

@@ -25,6 +25,7 @@ from compdbg.tui.trail import Level
 from compdbg.views.base import View
 from compdbg.views.explorer.all import PLACES
 from compdbg.views.explorer.base import Page
+from compdbg.views.explorer.events import EventItems
 from compdbg.views.explorer.kept import KeptRows
 
 BESIDE = 130
@@ -100,50 +101,55 @@ class Main(Actions):
         source = self.session.source
         self.table.display = not level.page
         self.pane.set_class(level.page, "-alone")  # not of the screen: all in it would be styled anew
-        if source is None or not self.session.made(level.place):
+        if level.own is not None:
+            self.pane.show_page(level.own)
+        elif source is None or not self.session.made(level.place):
             self._view = None
             self.table.show_rows((), (), "")
             self.pane.show_page(None)
-            self.explorer.prepare(level.place)
-        elif level.own is not None:
-            self.pane.show_page(level.own)
         else:
-            self._view = self.session.view(level.place, everything=level.everything)
-            rows = self._view.items
-            self.table.show_rows(rows, self._view.columns, self._view.empty, self._position(level, rows))
+            self._show_rows(level)
             if level.top or level.key:
                 self.table.scroll_row(level.top)
             self.table.keep_in_view()
             self.show_row(keep=False)
+        if source is not None and not self.session.current(level.place):
+            self.explorer.prepare(level.place)
         self.frame()
         self.set_focus(self.pane if level.page else self.table)
 
     def grown(self) -> None:
-        """The run has grown: new rows, and nothing else moves."""
+        """The run has grown, or a view of it was made anew: new rows, and nothing else moves."""
         level = self.level
         if level.own is not None or self.session.source is None:
             return
-        if not self.session.made(level.place):
+        if not self.session.current(level.place):
             self.explorer.prepare(level.place)
             return
+        if self._view is None:
+            self.show()
+            return
         self.remember()
-        self._view = self.session.view(level.place, everything=level.everything)
-        rows = self._view.items
-        self.table.show_rows(rows, self._view.columns, self._view.empty, self._position(level, rows))
+        self._show_rows(level)
         self.table.scroll_row(level.top)
         self.show_row(keep=True)
         self.frame()
+
+    def _show_rows(self, level: Level) -> None:
+        self._view = self.session.view(level.place, everything=level.everything)
+        rows = self._view.items
+        self.table.show_rows(rows, self._view.columns, self._view.empty, self._position(level, rows))
 
     def _position(self, level: Level, rows: Sequence[Struct]) -> int:
         """Which row is current: the one that was, or the first that the finding is about."""
         finding = self.session.finding(level.finding) if level.finding else None
         if not level.key and finding is None:
             return 0
-        if level.place.name == "events":
+        if isinstance(rows, EventItems):
             proof = finding.evidence[0] if finding is not None and finding.evidence else ""
-            return self._event_position(level.key or proof)
-        if level.key and isinstance(rows, KeptRows):
-            return rows.index_of(level.number)
+            return self._event_position(level.key or proof, rows)
+        if isinstance(rows, KeptRows):
+            return rows.index_of(level.number) if level.key or finding is None else rows.about(finding)
         for n, row in enumerate(itertools.islice(rows, SOUGHT)):
             if level.place.key(row) == level.key:
                 return n
@@ -151,18 +157,11 @@ class Main(Actions):
                 return n
         return self.table.cursor if level.key else 0
 
-    def _event_position(self, id: str) -> int:
+    def _event_position(self, id: str, rows: EventItems) -> int:
         """Events are found by their id through the log, and not by going through them all."""
         source = self.session.source
-        view = self._view
-        if source is None or view is None:
-            return 0
-        position = source.run.log.position(id)
-        if position is None:
-            return 0
-        if not self.session.filter and self.session.rank is None:
-            return position
-        return self.table.cursor
+        position = source.run.log.position(id) if source is not None else None
+        return 0 if position is None else rows.index_of(position)
 
     def remember(self) -> None:
         """Keep in the level what is current in it."""
@@ -196,8 +195,7 @@ class Main(Actions):
         right = [(session.folder.name, "dim")]
         if session.ranks:
             right.append(("all ranks" if session.rank is None else f"rank {session.rank}", "dim"))
-        if state := self.explorer.state:
-            right.append((state, "warn"))
+        right += [(state, "warn") for state in self.explorer.states]
         self.query_one(Header).show(trail, right)
         tabs = [(place.letter, place.title, place.name) for place in PLACES.values()]
         here = next((one.place.name for one in reversed(self.trail) if one.place.name in PLACES), "")
@@ -218,13 +216,13 @@ class Main(Actions):
         return 1 if self.level.page else most if height >= 24 else 2
 
     def _said(self) -> list[tuple[str, str]]:
-        if self._view is None and self.level.own is None:
+        view = self._view
+        if self.level.own is not None:
+            return [(self._title_of(self.level), "title")]
+        if view is None:
             what, part = self.doing
             done = "" if part is None else f"  {'█' * int(30 * part):░<30} {part:4.0%}"
-            return [(f"{what} …{done}", "dim")]
-        view = self._view
-        if self.level.own is not None or view is None:
-            return [(self._title_of(self.level), "title")]
+            return [(f"{what} …{done}", "title"), *((line, "") for line in self.session.known)]
         if self.level.page:
             at = f"{self.table.cursor + 1} of {len(view.items)}"
             return [(f"{at} in {self.level.place.title}", "dim")]
@@ -233,6 +231,8 @@ class Main(Actions):
 
     def _keys(self, level: Level) -> list[tuple[str, str, str]]:
         page = self.pane.page
+        if self._view is None:
+            return self._named(["back"] * (len(self.trail) > 1) + ["help", "palette", "quit"])
         wanted = ["open"] if not level.page or (page is not None and page.leads_to) else []
         wanted += ["back"] if len(self.trail) > 1 else []
         wanted += ["search"]
@@ -242,7 +242,11 @@ class Main(Actions):
         wanted += ["edit"] if page is not None and page.where else []
         wanted += ["copy"] if page is not None else []
         wanted += ["rank"] if len(self.session.ranks) > 1 else []
-        wanted += ["write", "help", "palette", "quit"]
+        return self._named([*wanted, "write", "help", "palette", "quit"])
+
+    def _named(self, wanted: Sequence[str]) -> list[tuple[str, str, str]]:
+        """Key, word and action of each; a key may be the user's own."""
+        level = self.level
         words = {
             "open": "proof" if level.page else "open", "back": "back",
             "search": "filter" if level.place.name == "events" and not level.page else "search",

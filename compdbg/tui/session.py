@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -17,27 +16,23 @@ from compdbg.store.embedded import read_report
 from compdbg.store.follow import Tail
 from compdbg.store.index import is_long, read_index
 from compdbg.store.indexed import IndexedLog
-from compdbg.store.reader import Log
+from compdbg.store.reader import Log, read_head
 from compdbg.views.base import Source, View
 from compdbg.views.explorer.all import PLACES
+from compdbg.views.explorer.apart import Failed, Tell, by_itself, stop
 from compdbg.views.explorer.base import Place
 from compdbg.views.explorer.events import events_view
+from compdbg.views.explorer.home import known_at_once
 from compdbg.views.explorer.kept import KEPT, KeptRows, kept_view
 
 FOLLOWED = 32_000_000
 """Bytes of events up to which a run is followed: more would take seconds and memory at each look."""
-Progress = Callable[[str, float | None], None]
-"""Told what is being done, and which part of it is."""
 
 
-def work_out(folder: Path, progress: Progress) -> None:
-    """Have everything about a long run worked out by a process of its own, and say how far that is."""
-    command = [sys.executable, "-m", "compdbg.views.explorer.keep", str(folder)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as worker:
-        assert worker.stdout is not None
-        for line in worker.stdout:
-            part, _, what = line.strip().partition(" ")
-            progress(what, float(part))
+def work_out(folder: Path, told: Tell) -> None:
+    """Have everything about a long run worked out by a process of its own, and kept; it may fail to."""
+    with suppress(Failed):
+        by_itself("compdbg.views.explorer.keep", str(folder), told=told)
 
 
 class Session:
@@ -48,28 +43,42 @@ class Session:
         self.follow = follow
         self.is_long = False
         """Pages of a long run may take a moment: they are made in a thread."""
+        self.known: list[str] = []
+        """What is known of a run before it has been read."""
         self.source: Source | None = None
         self.rank: int | None = None
         self.filter = ""
         self._tail = Tail(folder)
         self._views: dict[str, View] = {}
+        self._current: set[str] = set()
+        """The views that are of the run as it is now; others are of what it was, until they are made anew."""
+        self._readings = 0
+        self._chosen: View | None = None
+        """The events that were let through by `_chosen_by`: of which reading, rank and filter."""
+        self._chosen_by: tuple[int, int | None, str] = (0, None, "")
+        self._left = False
 
-    def open(self, progress: Progress) -> None:
+    def leave(self) -> None:
+        """Nobody looks any longer: what is still being worked out is given up."""
+        self._left = True
+        stop()
+
+    def open(self, told: Tell) -> None:
         """Read the run and work out its findings; takes its time, and is called from a thread."""
-        progress("reading the log", None)
+        told("reading the log", None)
         if self.folder.is_file():
-            self._take(read_report(self.folder), progress)
+            self._take(read_report(self.folder), told)
             return
-        if is_long(self.folder) and self._open_long(progress):
+        if is_long(self.folder) and (self._open_long(told) or self._left):
             return
-        log = self._tail.read()
-        self._take(log, progress)
+        self._take(self._tail.read(), told)
 
-    def _open_long(self, progress: Progress) -> bool:
+    def _open_long(self, told: Tell) -> bool:
         """By the index and the views that are kept of the run, which are made first if need be."""
         source = self._kept()
         if source is None:
-            work_out(self.folder, progress)
+            self.known = known_at_once(Run(read_head(self.folder)).summary)
+            work_out(self.folder, told)
             source = self._kept(grown=True)
         if source is None:
             return False
@@ -83,6 +92,7 @@ class Session:
         if index is None or None in views.values():
             return None
         self._views = {name: view for name, view in views.items() if view is not None}
+        self._current = set(self._views)
         found = [row for row in self._views["home"].items if isinstance(row, Finding)]
         return Source(Run(IndexedLog(self.folder, index)), found)
 
@@ -96,31 +106,59 @@ class Session:
         log = self._tail.read_more()
         if log is None:
             return False
-        self._take(log, lambda text, part: None)
+        self._take(log, lambda what, part: None)
         return True
 
-    def _take(self, log: Log, progress: Progress) -> None:
+    def _take(self, log: Log, told: Tell) -> None:
         run = Run(log)
-        progress("working out findings", None)
+        told("working out findings", None)
         source = Source(run, find_all(run))
-        views = {"home": PLACES["home"].view(source)}
-        self.source, self._views = source, views
+        home = PLACES["home"].view(source)
+        self.source, self._current = source, {"home"}
+        self._views["home"] = home
+        self._readings += 1
 
     def made(self, place: Place) -> bool:
-        """Whether the place's view is there already."""
-        quick = place.name == "events" or (place.name not in PLACES and not place.slow)
-        return quick or place.name in self._views
+        """Whether there is a view of the place to show, be it of the run as it was."""
+        if place.name == "events" and self._chosen is not None:
+            return self.current(place) or self._chosen_by[1:] == self._wanted[1:]
+        return self.current(place) or place.name in self._views
+
+    def current(self, place: Place) -> bool:
+        """Whether the view of the place is of the run as it is now; if not, `make` it."""
+        if place.name == "events":
+            return self._wants_all or (self._chosen is not None and self._chosen_by == self._wanted)
+        return place.name in self._current or (place.name not in PLACES and place.slow_view is None)
+
+    def make(self, place: Place, told: Tell) -> None:
+        """Work out the view of a place; may take seconds, and is called from a thread."""
+        source, wanted = self.source, self._wanted
+        assert source is not None
+        if place.name == "events":
+            _, rank, filter = wanted
+            self._chosen, self._chosen_by = events_view(source, filter, rank), wanted
+            return
+        view = place.view(source) if place.slow_view is None else place.slow_view(source, told)
+        self._views[place.name] = view
+        if source is self.source:
+            self._current.add(place.name)
 
     def view(self, place: Place, *, everything: bool = False) -> View:
         """The view of a place for the rank that is shown; `everything`: also rows that say little."""
         assert self.source is not None
         if place.name == "events":
-            return events_view(self.source, self.filter, self.rank)
-        if place.name not in PLACES and not place.slow:
+            return events_view(self.source) if self._wants_all or self._chosen is None else self._chosen
+        if place.name not in PLACES and place.slow_view is None:
             return _narrowed(place.view(self.source), self.rank, everything)
-        if place.name not in self._views:
-            self._views[place.name] = place.view(self.source)
         return _narrowed(self._views[place.name], self.rank, everything)
+
+    @property
+    def _wanted(self) -> tuple[int, int | None, str]:
+        return self._readings, self.rank, self.filter
+
+    @property
+    def _wants_all(self) -> bool:
+        return self.rank is None and not self.filter
 
     @property
     def ranks(self) -> list[int]:

@@ -10,6 +10,7 @@ from compdbg.events import Where
 from compdbg.tui.editor import NoEditor, editor_command
 from compdbg.tui.screen import Main
 from tests.tui.conftest import Open
+from tests.tui.runs import Builder
 
 
 async def test_moving_and_the_page_beside(opened: Open, full_run: Path) -> None:
@@ -51,6 +52,16 @@ async def test_search_finds_the_next_and_the_one_before(opened: Open, full_run: 
         await tui.press("slash", "ctrl+u")
         await tui.type("nowhere")
         assert "no row holds nowhere" in tui.text
+
+
+async def test_a_search_in_a_list_without_rows(opened: Open, tmp_path: Path) -> None:
+    run = Builder(tmp_path / "run")
+    async with opened(run.folder) as tui:
+        await tui.press("f", "slash")
+        await tui.type("norm")
+        assert "no row holds norm" in tui.text
+        await tui.press("n", "N")
+        assert "no row holds norm" in tui.text
 
 
 async def test_a_search_is_left_by_escape(opened: Open, full_run: Path) -> None:

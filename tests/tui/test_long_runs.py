@@ -17,11 +17,15 @@ from compdbg.store.indexed import IndexedLog
 from compdbg.store.ranks import only_rank
 from compdbg.store.reader import read_log
 from compdbg.tui import session
+from compdbg.tui.app import Explorer
 from compdbg.views.explorer.all import PLACES
+from compdbg.views.explorer.apart import Failed, by_itself, stop
 from compdbg.views.explorer.compared import compared
 from compdbg.views.explorer.time import TimeRow
-from tests.tui.conftest import Open
+from tests.tui.conftest import Driver, Open
 from tests.tui.runs import Builder, everything
+
+NEVER = "tests.tui.half_done"
 
 
 @pytest.fixture
@@ -98,6 +102,15 @@ async def test_a_long_run_looks_as_a_short_one(
                 await tui.press("escape", "escape")
             await tui.press("f", "u", "r")
             seen.append(tui.text)
+            await tui.press("r", "r", "e", "slash")
+            await tui.type("kind:guard rank:1 false")
+            seen.append(tui.text)
+            assert tui.app.session.source is not None
+            for finding in tui.app.session.source.findings:  # each at what proves it
+                tui.app.open_finding(finding.id)
+                await tui.settle()
+                await tui.press("enter")
+                seen.append(tui.text)
         screens.append(seen)
     for short, indexed in zip(*screens, strict=True):
         assert short == indexed
@@ -116,6 +129,48 @@ async def test_the_second_time_nothing_is_worked_out_again(
     monkeypatch.setattr(session, "work_out", must_not)
     async with opened(two_ranks) as tui:
         assert "F1" in tui.text
+
+
+async def test_what_is_known_is_shown_while_a_run_is_indexed_and_one_can_leave(
+    two_ranks: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexing, "LONG", 0)
+    monkeypatch.setattr(session, "by_itself", lambda module, *given, told: by_itself(NEVER, told=told))
+    app = Explorer(two_ranks, unicode=True)
+    async with app.run_test(size=(120, 36)) as pilot:
+        tui = Driver(app, pilot)
+        async with asyncio.timeout(30):
+            while "half of it" not in tui.text:
+                await pilot.pause(0.02)
+        assert f"half of it …  {'█' * 15}{'░' * 15}  50%" in tui.lines[2]
+        assert "program: serve.py --steps 100" in tui.text
+        assert "✓ exit status 0 after 9.0 s" in tui.text
+        assert "torch 2.13.0, Python 3.11.7" in tui.text
+        assert tui.lines[-1].split() == ["?", "keys", "^p", "palette", "q", "quit"]
+        await pilot.press("question_mark")
+        assert "copy the page as Markdown" in tui.text
+        await pilot.press("escape", "f", "enter", "slash", "escape", "r", "y", "o", "q")
+    assert app.session.source is None
+    assert app._exception is None
+
+
+def test_work_that_nobody_waits_for_is_given_up() -> None:
+    heard: list[tuple[str, float | None]] = []
+
+    def told(what: str, part: float | None) -> None:
+        heard.append((what, part))
+        stop()
+
+    with pytest.raises(Failed, match="ended by signal 15"):
+        by_itself(NEVER, told=told)
+    assert heard == [("half of it", 0.5)]
+
+
+def test_work_that_fails_says_why(tmp_path: Path) -> None:
+    with pytest.raises(Failed, match="nowhere"):
+        by_itself(
+            "compdbg.views.explorer.compared", "nowhere/a", "nowhere/b", "a", "b", told=lambda *how: None
+        )
 
 
 async def test_where_nothing_can_be_kept_the_run_is_read_whole(

@@ -10,6 +10,7 @@ from msgspec import Struct
 from compdbg.events import Where
 from compdbg.findings.base import Finding
 from compdbg.views.base import Source, View
+from compdbg.views.explorer.apart import Tell
 from compdbg.views.places import place
 from compdbg.views.source_lines import lines_around
 
@@ -70,16 +71,16 @@ class Place(Struct, frozen=True, kw_only=True):
     page: Callable[[Source, Any], Page]
     key: Callable[[Any], str]
     row: type[Struct]
-    inside: Callable[[Source, Any], Place | None] = lambda source, row: None
-    """The list that a row opens; None where it opens its page."""
+    inside: Callable[[Source, Any], Place | None] | None = None
+    """The list that a row opens; where it has none it opens its page."""
     about: Callable[[Any, Finding], bool] = lambda row, finding: False
     """Whether a row shows what a finding is about."""
     number: Callable[[Any], int | None] | None = None
     """What typed digits jump to."""
     slow_page: Callable[[Any], bool] = lambda row: False
     """Whether the page of a row may take a moment: it is made in the background."""
-    slow: bool = False
-    """Its view may take seconds: it is made in the background."""
+    slow_view: Callable[[Source, Tell], View] | None = None
+    """Makes its view instead, where that may take seconds, and tells how far it is."""
 
 
 def source_code(source: Source, where: Where | None, around: int = 2) -> list[Block]:

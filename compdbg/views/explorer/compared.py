@@ -1,12 +1,11 @@
 """What changed between two runs; of a long one worked out by a process of its own, by its index.
 
-`python -m compdbg.views.explorer.compared A B` prints it: neither its time nor its memory is the explorer's.
+`python -m compdbg.views.explorer.compared A B` prints it (see `apart`).
 """
 
 from __future__ import annotations
 
 import gc
-import subprocess
 import sys
 from pathlib import Path
 
@@ -23,6 +22,10 @@ from compdbg.store.locate import find_run, open_run
 from compdbg.store.ranks import open_side
 from compdbg.store.reader import CannotRead, Log
 from compdbg.views.diff import diff
+from compdbg.views.explorer.apart import Tell, answer, by_itself, tell
+
+_OPENED, _FOUND = 0.1, 0.35
+"""Which part of the time is over by then."""
 
 
 class Compared(Struct, frozen=True):
@@ -36,8 +39,12 @@ class Compared(Struct, frozen=True):
 def compared(before: Run, after: Run, found: list[Finding] | None, names: tuple[str, str]) -> Compared:
     """`found`: the findings of `after`, where they are known."""
     rows = compare(before, find_all(before), after, find_all(after) if found is None else found)
-    told = diff(rows, before.summary, after.summary, names)
-    return Compared(rows, told.title, list(told.lines))
+    return _told(rows, before, after, names)
+
+
+def _told(rows: list[Difference], before: Run, after: Run, names: tuple[str, str]) -> Compared:
+    shown = diff(rows, before.summary, after.summary, names)
+    return Compared(rows, shown.title, list(shown.lines))
 
 
 def has_long(*sides: str) -> bool:
@@ -46,18 +53,13 @@ def has_long(*sides: str) -> bool:
     return any(folder.is_dir() and is_long(folder) for folder in folders)
 
 
-def compared_apart(a: str, b: str, names: tuple[str, str]) -> Compared:
+def compared_apart(a: str, b: str, names: tuple[str, str], told: Tell) -> Compared:
     """By a process of its own.
 
     Raises:
-        CannotRead: one of the runs can't be read.
+        Failed: one of the runs can't be read.
     """
-    command = [sys.executable, "-m", __name__, a, b, *names]
-    done = subprocess.run(command, capture_output=True, check=False)
-    if done.returncode:
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise CannotRead(said[-1] if said else f"comparing was ended by signal {-done.returncode}")
-    return msgspec.json.decode(done.stdout, type=Compared)
+    return msgspec.json.decode(by_itself(__name__, a, b, *names, told=told), type=Compared)
 
 
 def _opened(given: str | None) -> Log:
@@ -69,12 +71,26 @@ def _opened(given: str | None) -> Log:
 
 def main(a: str, b: str, *names: str) -> None:
     gc.disable()  # what is made here stays
+    first, second = names
+    tell("opening the runs", 0.0)
     try:
         before, after = Run(open_side(a, _opened)), Run(open_side(b, _opened))
     except CannotRead as problem:
         raise SystemExit(str(problem)) from None
-    first, second = names
-    sys.stdout.buffer.write(msgspec.json.encode(compared(before, after, None, (first, second)), enc_hook=str))
+    found = [
+        _findings(run, name, part)
+        for run, name, part in ((before, first, _OPENED), (after, second, (_OPENED + _FOUND) / 2))
+    ]
+    rows = compare(
+        before, found[0], after, found[1], lambda what, part: tell(what, _FOUND + (1 - _FOUND) * part)
+    )
+    answer(msgspec.json.encode(_told(rows, before, after, (first, second)), enc_hook=str))
+
+
+def _findings(run: Run, name: str, begun: float) -> list[Finding]:
+    """By a run that is let go with all that it worked out: both at once would take too much memory."""
+    share = (_FOUND - _OPENED) / 2
+    return find_all(Run(run.log), lambda code, part: tell(f"{name}: {code}", begun + share * part))
 
 
 if __name__ == "__main__":

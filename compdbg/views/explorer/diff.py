@@ -14,6 +14,7 @@ from compdbg.store.locate import all_runs
 from compdbg.store.ranks import open_side, ranks_of
 from compdbg.store.reader import CannotRead, read_manifest
 from compdbg.views.base import Column, Source, View
+from compdbg.views.explorer.apart import Failed, Tell
 from compdbg.views.explorer.base import Block, Code, CodeLine, Page, Place
 from compdbg.views.explorer.compared import compared, compared_apart, has_long
 from compdbg.views.explorer.words import facts
@@ -124,31 +125,31 @@ def differences(source: Source, side: Side) -> Place:
         name=f"diff {side.a} {side.b}",
         letter="",
         title=side.name,
-        view=lambda own: _compared(own, side),
+        view=lambda own: _compared(own, side, lambda what, part: None),
+        slow_view=lambda own, told: _compared(own, side, told),
         page=difference_page,
         key=lambda d: f"{d.view} {d.key} {d.change}",
         row=Difference,
-        slow=True,
     )
 
 
-def _compared(source: Source, side: Side) -> View:
+def _compared(source: Source, side: Side, told: Tell) -> View:
     first, second = side.a.rpartition("@")[2], (side.b or "").rpartition("@")[2]
     names = (side.name, "this run") if side.b is None else (f"rank {first}", f"rank {second}")
     own = side.b or str(source.run.log.folder)
     try:
         if has_long(side.a, own):
-            told = compared_apart(side.a, own, names)
+            found = compared_apart(side.a, own, names, told)
         else:
             after = source.run if side.b is None else Run(open_side(side.b))
-            found = source.findings if side.b is None else None
-            told = compared(Run(open_side(side.a)), after, found, names)
-    except CannotRead as problem:
+            known = source.findings if side.b is None else None
+            found = compared(Run(open_side(side.a)), after, known, names)
+    except (CannotRead, Failed) as problem:
         return View(name="differences", title=str(problem), items=(), empty=str(problem))
     return View(
         name="differences",
-        title=told.title,
-        items=told.rows,
+        title=found.title,
+        items=found.rows,
         columns=(
             Column(
                 "change",
@@ -160,7 +161,7 @@ def _compared(source: Source, side: Side) -> View:
             Column("before", lambda d: d.a or ""),
             Column("after", lambda d: d.b or ""),
         ),
-        lines=[told.title, *told.lines],
+        lines=[found.title, *found.lines],
         empty="Nothing that counts differs between the two.",
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Sequence
 from typing import Any, overload
 
@@ -38,6 +39,10 @@ class EventItems(Sequence[EventItem]):
         self._log = log
         self._chosen = chosen
         self._start = log.records[0].header.time if log.records else 0.0
+
+    def index_of(self, position: int) -> int:
+        """Where an event of the log stands here, or would stand."""
+        return min(bisect.bisect_left(self._chosen, position), max(0, len(self) - 1))
 
     def __len__(self) -> int:
         return len(self._chosen)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from compdbg.findings.base import Finding
+from compdbg.model.summary import Summary
 from compdbg.views.base import Column, Source, View
 from compdbg.views.explanation import explain
 from compdbg.views.explorer.base import Block, Page, Place, source_code
@@ -64,23 +65,27 @@ def home_view(source: Source) -> View:
 def _facts(source: Source) -> list[str]:
     """`label: text`, a line each."""
     run = source.run.summary
+    program, ended, versions = known_at_once(run)
+    caches = "" if run.cold is None else ", cold caches" if run.cold else ", warm caches"
+    worst = health(source).title
+    return [program, ended, versions + caches, f"recorder: {worst.removeprefix('The recorder ')}"]
+
+
+def known_at_once(run: Summary) -> list[str]:
+    """What the first events of a run tell: its command, its end, what it ran with."""
     versions = {"torch": run.torch, "triton": run.triton, "vLLM": run.vllm, "Python": run.python}
     who = [f"{name} {version}" for name, version in versions.items() if version]
-    state = [counted(run.processes, "process", "processes")]
-    state += [f"ranks {', '.join(map(str, run.ranks))}"] if run.ranks else []
-    if run.cold is not None:
-        state.append("cold caches" if run.cold else "warm caches")
-    worst = health(source).title
+    who += [run.device] if run.device else []
+    who.append(counted(run.processes, "process", "processes"))
+    who += [f"ranks {', '.join(map(str, run.ranks))}"] if run.ranks else []
     return [
         f"program: {' '.join(run.argv) or '(unknown)'}",
-        f"ended: {_end(source)}",
-        f"with: {', '.join([*who, *([run.device] if run.device else []), *state])}",
-        f"recorder: {worst.removeprefix('The recorder ')}",
+        f"ended: {_end(run)}",
+        f"with: {', '.join(who)}",
     ]
 
 
-def _end(source: Source) -> str:
-    run = source.run.summary
+def _end(run: Summary) -> str:
     if not run.complete:
         return "not yet: it runs, or whoever recorded it was stopped"
     took = f"after {duration(run.duration_s)}"

@@ -1,7 +1,6 @@
 """`python -m compdbg.views.explorer.keep RUN`: works out what the explorer shows of a long run, and keeps it.
 
-A process of its own, so that neither its time nor its memory is the explorer's. Each line that it
-prints says how far it is: a part of one, then what is being done.
+A process of its own (see `apart`): a thread would take turns with the keys.
 """
 
 from __future__ import annotations
@@ -16,9 +15,11 @@ from compdbg.store.index import build_index, home, read_index
 from compdbg.store.indexed import IndexedLog
 from compdbg.views.base import Source
 from compdbg.views.explorer.all import PLACES
+from compdbg.views.explorer.apart import tell
 from compdbg.views.explorer.kept import KEPT, keep_view
 
-_INDEXED, _FOUND = 0.3, 0.7
+_INDEXED, _FOUND = 0.2, 0.75
+"""Which part of the time is over by then."""
 _FIRST = {"time": ("times",), "fusion": ("fusion", "passes")}
 """Places whose views are made first, and the areas of the run, large ones, that no other place needs."""
 
@@ -27,21 +28,20 @@ def main(folder: Path) -> None:
     gc.disable()  # what is made here stays; looking through it again and again would take most of the time
     index = read_index(folder)
     if index is None:
-        index = build_index(folder, lambda part: _tell(_INDEXED * part, "indexing events"))
+        index = build_index(folder, lambda part: tell("indexing events", _INDEXED * part))
     if not home(folder).is_dir():
         raise SystemExit(f"{home(folder)} can't be written")
-    _tell(_INDEXED, "working out findings")
     run = Run(IndexedLog(folder, index))
-    source = Source(run, find_all(run))
+    source = Source(run, find_all(run, _looking_for))
     for n, name in enumerate(dict.fromkeys([*_FIRST, *KEPT])):
-        _tell(_FOUND + (1 - _FOUND) * n / len(KEPT), f"preparing {PLACES[name].title}")
-        keep_view(PLACES[name], PLACES[name].view(source), folder)
+        tell(f"preparing {PLACES[name].title}", _FOUND + (1 - _FOUND) * n / len(KEPT))
+        keep_view(PLACES[name], PLACES[name].view(source), folder, source.findings)
         for area in _FIRST.get(name, ()):
             vars(run).pop(area, None)  # it would be made again, should another ask
 
 
-def _tell(part: float, what: str) -> None:
-    print(f"{part:.3f} {what}", flush=True)
+def _looking_for(code: str, part: float) -> None:
+    tell(f"looking for {code}", _INDEXED + (_FOUND - _INDEXED) * part)
 
 
 if __name__ == "__main__":

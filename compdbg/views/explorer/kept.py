@@ -6,13 +6,15 @@ import bisect
 import os
 from array import array
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
-from typing import overload
+from typing import NamedTuple, overload
 
 import msgspec
 from msgspec import Struct
 
 import compdbg
+from compdbg.findings.base import Finding
 from compdbg.model.run import Run
 from compdbg.store.index import NO_RANK, home
 from compdbg.store.reader import Log
@@ -22,6 +24,8 @@ from compdbg.views.explorer.base import Place
 
 KEPT = tuple(name for name in PLACES if name not in ("events", "diff"))
 """Events are read from the log itself; differences are of two runs."""
+WORST, SOUGHT = 50, 20_000
+"""Of so many findings the rows about them are looked for, among so many rows."""
 _encode = msgspec.msgpack.Encoder(enc_hook=str).encode
 
 
@@ -34,17 +38,26 @@ class _Head(Struct):
     empty: str
     count: int
     shown: list[int] | None
+    about: dict[str, int]
+
+
+class _File(NamedTuple):
+    """All rows of a view on disk."""
+
+    rows: int
+    at: array[int]
+    ranks: array[int]
+    row: type
+    about: dict[str, int]
+    """The finding that a row is about, by its id -> the number of the first such row."""
 
 
 class KeptRows(Sequence[Struct]):
     """Rows of a view on disk, or some of them."""
 
-    def __init__(
-        self, file: int, at: array[int], ranks: array[int], row: type, chosen: Sequence[int]
-    ) -> None:
-        self._file, self._at, self._ranks, self._chosen = file, at, ranks, chosen
-        self._decode: Callable[[bytes], Struct] = msgspec.msgpack.Decoder(row).decode
-        self._row = row
+    def __init__(self, file: _File, chosen: Sequence[int]) -> None:
+        self._file, self._chosen = file, chosen
+        self._decode: Callable[[bytes], Struct] = msgspec.msgpack.Decoder(file.row).decode
 
     def __len__(self) -> int:
         return len(self._chosen)
@@ -62,8 +75,8 @@ class KeptRows(Sequence[Struct]):
         return map(self._read, self._chosen)
 
     def _read(self, number: int) -> Struct:
-        start, end = self._at[number], self._at[number + 1]
-        return self._decode(os.pread(self._file, end - start, start))
+        start, end = self._file.at[number], self._file.at[number + 1]
+        return self._decode(os.pread(self._file.rows, end - start, start))
 
     def number(self, index: int) -> int:
         """Which row of the whole view this is."""
@@ -73,15 +86,19 @@ class KeptRows(Sequence[Struct]):
         """Where a row of the whole view stands here, or would stand."""
         return min(bisect.bisect_left(self._chosen, number), max(0, len(self) - 1))
 
+    def about(self, finding: Finding) -> int:
+        """Where the first row about a finding stands here, or would stand; 0 where none is."""
+        number = self._file.about.get(finding.id)
+        return 0 if number is None else self.index_of(number)
+
     def only(self, rank: int) -> KeptRows:
         """The rows of one rank, and those of none."""
-        ranks = self._ranks
-        chosen = array("I", (n for n in self._chosen if ranks[n] in (NO_RANK, rank)))
-        return KeptRows(self._file, self._at, ranks, self._row, chosen)
+        ranks = self._file.ranks
+        return KeptRows(self._file, array("I", (n for n in self._chosen if ranks[n] in (NO_RANK, rank))))
 
 
-def keep_view(place: Place, view: View, folder: Path) -> None:
-    """Write a view of a run.
+def keep_view(place: Place, view: View, folder: Path, findings: Sequence[Finding]) -> None:
+    """Write a view of a run, and which of its rows are about the findings.
 
     Raises:
         OSError: it can't be written.
@@ -99,8 +116,24 @@ def keep_view(place: Place, view: View, folder: Path) -> None:
     with (kept / f"{place.name}.places").open("wb") as file:
         at.tofile(file)
         ranks.tofile(file)
-    head = _Head(compdbg.__version__, view.title, list(view.lines), view.empty, len(ranks), shown)
+    head = _Head(
+        compdbg.__version__, view.title, list(view.lines), view.empty, len(ranks), shown,
+        _about(place, view, positions, findings),
+    )  # fmt: skip
     (kept / f"{place.name}.json").write_bytes(msgspec.json.encode(head))
+
+
+def _about(
+    place: Place, view: View, positions: dict[int, int], findings: Sequence[Finding]
+) -> dict[str, int]:
+    """Which of the rows that are shown is the first about each of the worst findings."""
+    rows = view.items if view.shown is None else view.shown
+    found: dict[str, int] = {}
+    for finding in findings[:WORST]:
+        row = next((row for row in islice(rows, SOUGHT) if place.about(row, finding)), None)
+        if row is not None:
+            found[finding.id] = positions[id(row)]
+    return found
 
 
 def kept_view(place: Place, folder: Path) -> View | None:
@@ -117,14 +150,15 @@ def kept_view(place: Place, folder: Path) -> View | None:
         rows = os.open(kept / f"{place.name}.rows", os.O_RDONLY)
     except (OSError, EOFError, ValueError, msgspec.DecodeError):
         return None
+    stored = _File(rows, at, ranks, place.row, head.about)
     plain = place.view(_nothing(folder))
     return msgspec.structs.replace(
         plain,
         title=head.title,
         lines=head.lines,
         empty=head.empty,
-        items=KeptRows(rows, at, ranks, place.row, range(head.count)),
-        shown=None if head.shown is None else KeptRows(rows, at, ranks, place.row, array("I", head.shown)),
+        items=KeptRows(stored, range(head.count)),
+        shown=None if head.shown is None else KeptRows(stored, array("I", head.shown)),
     )
 
 
