@@ -231,7 +231,22 @@ CHECKS = {
 }
 
 
+def with_bounds_from_memory() -> None:
+    """Let loops in the interpreter have bounds that were loaded: numpy 2.4 makes no number of them."""
+    from triton.runtime import interpreter
+
+    patch = interpreter._patch_lang_tensor
+
+    def patched(tensor, scope):
+        patch(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
+
+    interpreter._patch_lang_tensor = patched
+
+
 def main() -> None:
+    if INTERPRETED:
+        with_bounds_from_memory()
     for name in sys.argv[1:] or CHECKS:
         CHECKS[name]("cuda" if torch.cuda.is_available() else "cpu")
 

@@ -1,4 +1,7 @@
-"""RMSNorm, with the residual before it and quantisation after it, as one Triton kernel: a row a program."""
+"""RMSNorm, with the residual before it and quantisation after it, as one Triton kernel.
+
+A program has whole rows in its registers: what is read is read once.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +12,17 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from compdbg.compiler.ops.layouts import Layout, whole_rows
 from compdbg.compiler.ops.norms import WEIGHT_IN_FLOAT
 from compdbg.compiler.ops.quant import LIMITS, SMALLEST_SCALE
-from compdbg.compiler.ops.quant_kernel import quantized_tile, tile_of
-
-NO_QUANT, STATIC, DYNAMIC = 0, 1, 2
+from compdbg.compiler.ops.quant_kernel import DYNAMIC, NO_QUANT, STATIC, lines_of, quantized_tile
 
 
 def add_rms_norm(
     x: Tensor, residual: Tensor, weight: Tensor, eps: float, style: int
 ) -> tuple[Tensor, Tensor]:
     out, total = x.new_empty(x.shape), x.new_empty(x.shape)
-    _launch(x, residual, weight, None, out, None, total, eps, style, 0)
+    launch(x, residual, weight, None, out, None, total, eps, style, 0)
     return out, total
 
 
@@ -28,7 +30,7 @@ def rms_norm_static_quant(
     x: Tensor, weight: Tensor, scale: Tensor, eps: float, style: int, dtype: torch.dtype
 ) -> Tensor:
     out = x.new_empty(x.shape, dtype=dtype)
-    _launch(x, None, weight, scale, out, None, None, eps, style, 0)
+    launch(x, None, weight, scale, out, None, None, eps, style, 0)
     return out
 
 
@@ -36,7 +38,7 @@ def rms_norm_dynamic_quant(
     x: Tensor, weight: Tensor, eps: float, style: int, group: int, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor]:
     out, scales = _outputs(x, group, dtype)
-    _launch(x, None, weight, None, out, scales, None, eps, style, group)
+    launch(x, None, weight, None, out, scales, None, eps, style, group)
     return out, scales
 
 
@@ -44,7 +46,7 @@ def add_rms_norm_static_quant(
     x: Tensor, residual: Tensor, weight: Tensor, scale: Tensor, eps: float, style: int, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor]:
     out, total = x.new_empty(x.shape, dtype=dtype), x.new_empty(x.shape)
-    _launch(x, residual, weight, scale, out, None, total, eps, style, 0)
+    launch(x, residual, weight, scale, out, None, total, eps, style, 0)
     return out, total
 
 
@@ -53,7 +55,7 @@ def add_rms_norm_dynamic_quant(
 ) -> tuple[Tensor, Tensor, Tensor]:
     out, scales = _outputs(x, group, dtype)
     total = x.new_empty(x.shape)
-    _launch(x, residual, weight, None, out, scales, total, eps, style, group)
+    launch(x, residual, weight, None, out, scales, total, eps, style, group)
     return out, scales, total
 
 
@@ -68,7 +70,7 @@ def rows(x: Tensor) -> Tensor:
     return flat if flat.stride(-1) == 1 else flat.contiguous()
 
 
-def _launch(  # noqa: PLR0913, PLR0917
+def launch(  # noqa: PLR0913, PLR0917
     x: Tensor,
     residual: Tensor | None,
     weight: Tensor,
@@ -79,46 +81,61 @@ def _launch(  # noqa: PLR0913, PLR0917
     eps: float,
     style: int,
     group: int,
+    layout: Layout | None = None,
+    exact: bool = True,
 ) -> None:
+    """Write to `out`, and where they are given to `scales` and `total`."""
     x = rows(x)
     residual = None if residual is None else rows(residual)
-    width = x.shape[-1]
+    count, width = x.shape
     limits = LIMITS.get(out.dtype)
-    columns, groups = tile_of(width, group)
-    if not x.shape[0]:
+    if not count:
         return
-    _rms_norm[(x.shape[0],)](
+    layout = layout or whole_rows(count, width, x.device)
+    columns, groups = lines_of(layout.columns, group)
+    together = 1 if groups > 1 else layout.rows
+    _rms_norm[(triton.cdiv(count, together),)](
         x, residual, weight.contiguous(), scale, out, scales, total,
-        x.stride(0), 0 if residual is None else residual.stride(0), eps,
-        WIDTH=width, COLUMNS=columns, GROUPS=groups, WEIGHT_IN_FLOAT=style == WEIGHT_IN_FLOAT,
-        RESIDUAL=residual is not None,
+        x.stride(0), 0 if residual is None else residual.stride(0), count, eps,
+        WIDTH=width, COLUMNS=columns, GROUPS=groups, ROWS=together, GROUPED=group > 0,
+        WEIGHT_IN_FLOAT=style == WEIGHT_IN_FLOAT, RESIDUAL=residual is not None,
         QUANT=NO_QUANT if limits is None else STATIC if scale is not None else DYNAMIC,
         LOW=limits.low if limits else 0, HIGH=limits.high if limits else 0,
-        ROUNDED=bool(limits and limits.rounded), SMALLEST=SMALLEST_SCALE,
-        num_warps=8 if width > 2048 else 4,
+        ROUNDED=bool(limits and limits.rounded), SMALLEST=SMALLEST_SCALE, EXACT=exact,
+        num_warps=layout.warps,
     )  # fmt: skip
 
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _rms_norm(  # type: ignore[no-untyped-def]  # noqa: PLR0913, PLR0917
-    x, residual, weight, scale, out, scales, total, x_stride, residual_stride, eps,
-    WIDTH: tl.constexpr, COLUMNS: tl.constexpr, GROUPS: tl.constexpr, WEIGHT_IN_FLOAT: tl.constexpr,
-    RESIDUAL: tl.constexpr, QUANT: tl.constexpr, LOW: tl.constexpr, HIGH: tl.constexpr,
-    ROUNDED: tl.constexpr, SMALLEST: tl.constexpr,
+    x, residual, weight, scale, out, scales, total, x_stride, residual_stride, count, eps,
+    WIDTH: tl.constexpr, COLUMNS: tl.constexpr, GROUPS: tl.constexpr, ROWS: tl.constexpr,
+    GROUPED: tl.constexpr, WEIGHT_IN_FLOAT: tl.constexpr, RESIDUAL: tl.constexpr, QUANT: tl.constexpr,
+    LOW: tl.constexpr, HIGH: tl.constexpr, ROUNDED: tl.constexpr, SMALLEST: tl.constexpr,
+    EXACT: tl.constexpr,
 ) -> Any:  # fmt: skip
-    row = tl.program_id(0).to(tl.int64)
-    column = tl.arange(0, GROUPS)[:, None] * COLUMNS + tl.arange(0, COLUMNS)[None, :]
+    line = tl.arange(0, ROWS * GROUPS)[:, None]
+    row = tl.program_id(0).to(tl.int64) * ROWS + line // GROUPS
+    first = (line % GROUPS) * COLUMNS
+    column = first + tl.arange(0, COLUMNS)[None, :]
     inside = column < WIDTH
-    value = tl.load(x + row * x_stride + column, mask=inside, other=0.0)
+    there = (first < WIDTH) & (row < count)
+    by = tl.load(weight + column, mask=inside, other=0.0, eviction_policy="evict_last").to(tl.float32)
+    if ROWS > 1:
+        inside &= row < count
+    value = tl.load(x + row * x_stride + column, mask=inside, other=0.0, eviction_policy="evict_first")
     dtype = value.dtype
     if RESIDUAL:
-        other = tl.load(residual + row * residual_stride + column, mask=inside, other=0.0)
+        other = tl.load(
+            residual + row * residual_stride + column, mask=inside, other=0.0, eviction_policy="evict_first"
+        )
         value = (value.to(tl.float32) + other.to(tl.float32)).to(dtype)
         tl.store(total + row * WIDTH + column, value, mask=inside)
     wide = value.to(tl.float32)
-    mean = tl.sum(tl.sum(wide * wide, 1), 0) / WIDTH
-    wide = wide * (1.0 / tl.sqrt_rn(mean + eps))
-    by = tl.load(weight + column, mask=inside, other=0.0).to(tl.float32)
+    squares = tl.sum(wide * wide, 1, keep_dims=True)
+    if GROUPS > 1:
+        squares = tl.sum(squares, 0, keep_dims=True)
+    wide = wide * (1.0 / tl.sqrt_rn(squares / WIDTH + eps))
     if not WEIGHT_IN_FLOAT:
         wide = wide.to(dtype).to(tl.float32)
     result = (wide * by).to(dtype)
@@ -126,6 +143,6 @@ def _rms_norm(  # type: ignore[no-untyped-def]  # noqa: PLR0913, PLR0917
         tl.store(out + row * WIDTH + column, result, mask=inside)
     else:
         quantized_tile(
-            result.to(tl.float32), row, column, inside, scale, out, scales,
-            WIDTH, COLUMNS, GROUPS, QUANT, LOW, HIGH, ROUNDED, SMALLEST,
+            result.to(tl.float32), row, first, column, inside, there, scale, out, scales,
+            WIDTH, COLUMNS, GROUPED, QUANT, LOW, HIGH, ROUNDED, SMALLEST, EXACT,
         )  # fmt: skip

@@ -1,4 +1,7 @@
-"""The end of every kernel that quantises: a row as a tile of (groups, columns), scaled and stored."""
+"""The end of every kernel that quantises: lines of a tile, scaled and stored.
+
+A line is what shares a scale: a row, or a group of a row's columns.
+"""
 
 from __future__ import annotations
 
@@ -7,33 +10,49 @@ from typing import Any
 import triton
 import triton.language as tl
 
+NO_QUANT, STATIC, DYNAMIC = 0, 1, 2
 
-def tile_of(width: int, group: int) -> tuple[int, int]:
-    """Columns and groups of the tile that holds a row: powers of two. Without groups, one of all columns."""
+
+def lines_of(columns: int, group: int) -> tuple[int, int]:
+    """Columns of a line, and lines of a row, of which `columns` are in the tile. Both are powers of two."""
     if not group:
-        return triton.next_power_of_2(width), 1
+        return columns, 1
     if group & (group - 1):
         raise ValueError(f"a group of {group} columns: only powers of two are supported")
-    return group, triton.next_power_of_2(width // group)
+    return group, max(1, columns // group)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
 def quantized_tile(  # type: ignore[no-untyped-def]  # noqa: PLR0913, PLR0917
-    wide, row, column, inside, scale, out, scales,
-    WIDTH: tl.constexpr, COLUMNS: tl.constexpr, GROUPS: tl.constexpr, QUANT: tl.constexpr,
+    wide, row, first, column, inside, there, scale, out, scales,
+    WIDTH: tl.constexpr, COLUMNS: tl.constexpr, GROUPED: tl.constexpr, QUANT: tl.constexpr,
     LOW: tl.constexpr, HIGH: tl.constexpr, ROUNDED: tl.constexpr, SMALLEST: tl.constexpr,
+    EXACT: tl.constexpr,
 ) -> Any:  # fmt: skip
+    """`row`, each line's `first` column, and whether it is `there` are (lines, 1); `wide` is 0 outside."""
     if QUANT == 1:
-        scaled = tl.div_rn(wide, tl.load(scale).to(tl.float32) + tl.zeros_like(wide))
+        by = tl.load(scale).to(tl.float32) + tl.zeros((1, 1), tl.float32)
     else:
-        largest = tl.max(tl.abs(wide), 1)
-        by = tl.maximum(tl.div_rn(largest, tl.zeros_like(largest) + HIGH), SMALLEST)
-        group = tl.arange(0, GROUPS)
-        count: tl.constexpr = 1 if GROUPS == 1 else WIDTH // COLUMNS
-        tl.store(scales + row * count + group, by, mask=group < count)
-        scaled = tl.div_rn(wide, by[:, None] + tl.zeros_like(wide))
-    scaled = tl.minimum(tl.maximum(scaled, LOW), HIGH)
+        largest = tl.max(tl.abs(wide), 1, keep_dims=True)
+        by = tl.maximum(tl.div_rn(largest, tl.full(largest.shape, HIGH, tl.float32)), SMALLEST)
+        if GROUPED:
+            place = scales + row * (WIDTH // COLUMNS) + first // COLUMNS
+        else:
+            place = scales + row
+        tl.store(place, by, mask=there)
+    inverse = tl.div_rn(tl.full(by.shape, 1.0, tl.float32), by)
+    scaled = wide * inverse
+    if QUANT == 1:
+        scaled = tl.minimum(tl.maximum(scaled, LOW), HIGH)  # what is infinite has no remainder
+    if EXACT:
+        # The quotient as a division rounds it, without one: the remainder of a first guess, divided too.
+        remainder = tl.fma(-scaled, tl.broadcast_to(by, wide.shape), wide)
+        scaled = tl.fma(remainder, tl.broadcast_to(inverse, wide.shape), scaled)
     if ROUNDED:
         # To the nearest, ties to even: at this size a float32 has no bits for fractions.
+        scaled = tl.minimum(tl.maximum(scaled, LOW), HIGH)
         scaled = (scaled + 12582912.0) - 12582912.0
+    else:
+        scaled = tl.maximum(scaled, LOW, propagate_nan=tl.PropagateNan.ALL)
+        scaled = tl.minimum(scaled, HIGH, propagate_nan=tl.PropagateNan.ALL)
     tl.store(out + row * WIDTH + column, scaled.to(out.dtype.element_ty), mask=inside)

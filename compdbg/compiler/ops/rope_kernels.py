@@ -1,7 +1,7 @@
 """Rotary positions, with the norm before and the update of the cache after, as one Triton kernel.
 
-A program is one head of one token: of the queries, then of the keys. Programs of the keys also
-carry the values into the cache.
+A program has some heads of one token: of the queries, then of the keys. Programs of the keys also
+carry the values into the cache. Columns are read in pairs, each once.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from compdbg.compiler.ops.layouts import Layout, blocks_of_heads
 from compdbg.compiler.ops.norms import WEIGHT_IN_FLOAT
 
 
@@ -19,7 +20,7 @@ def norm_rotate(
     x: Tensor, weight: Tensor, cos: Tensor, sin: Tensor, eps: float, style: int, interleaved: bool
 ) -> Tensor:
     out = x.new_empty(x.shape)
-    _launch(x, None, None, cos, sin, interleaved, query_out=out, weights=(weight, None), eps=eps, style=style)
+    launch(x, None, None, cos, sin, interleaved, query_out=out, weights=(weight, None), eps=eps, style=style)
     return out
 
 
@@ -35,7 +36,7 @@ def norm_rotate_both(  # noqa: PLR0913, PLR0917
     interleaved: bool,
 ) -> tuple[Tensor, Tensor]:
     outs = query.new_empty(query.shape), key.new_empty(key.shape)
-    _launch(
+    launch(
         query, key, None, cos, sin, interleaved,
         query_out=outs[0], key_out=outs[1], weights=(query_weight, key_weight), eps=eps, style=style,
     )  # fmt: skip
@@ -43,13 +44,13 @@ def norm_rotate_both(  # noqa: PLR0913, PLR0917
 
 
 def update_kv_cache(key: Tensor, value: Tensor, kv_cache: Tensor, slots: Tensor) -> None:
-    _launch(None, key, value, None, None, False, cache=kv_cache, slots=slots)
+    launch(None, key, value, None, None, False, cache=kv_cache, slots=slots)
 
 
 def rotate_update_kv_cache(
     key: Tensor, value: Tensor, cos: Tensor, sin: Tensor, kv_cache: Tensor, slots: Tensor, interleaved: bool
 ) -> None:
-    _launch(None, key, value, cos, sin, interleaved, cache=kv_cache, slots=slots)
+    launch(None, key, value, cos, sin, interleaved, cache=kv_cache, slots=slots)
 
 
 def rotate_both_update_kv_cache(  # noqa: PLR0913, PLR0917
@@ -63,7 +64,7 @@ def rotate_both_update_kv_cache(  # noqa: PLR0913, PLR0917
     interleaved: bool,
 ) -> Tensor:
     out = query.new_empty(query.shape)
-    _launch(query, key, value, cos, sin, interleaved, query_out=out, cache=kv_cache, slots=slots)
+    launch(query, key, value, cos, sin, interleaved, query_out=out, cache=kv_cache, slots=slots)
     return out
 
 
@@ -74,7 +75,7 @@ def _heads(x: Tensor | None) -> Tensor | None:
     return x.contiguous()
 
 
-def _launch(  # noqa: PLR0913
+def launch(  # noqa: PLR0913
     query: Tensor | None,
     key: Tensor | None,
     value: Tensor | None,
@@ -89,7 +90,9 @@ def _launch(  # noqa: PLR0913
     style: int = 0,
     cache: Tensor | None = None,
     slots: Tensor | None = None,
+    layout: Layout | None = None,
 ) -> None:
+    """Turn what is given; keys and values go to the cache, where there is one."""
     query, key, value = _heads(query), _heads(key), _heads(value)
     some = key if key is not None else query
     assert some is not None
@@ -97,85 +100,130 @@ def _launch(  # noqa: PLR0913
     heads = [0 if x is None else x.shape[1] for x in (query, key)]
     if not tokens:
         return
-    _rope[(tokens, sum(heads))](
+    half = triton.next_power_of_2(head_dim // 2)
+    layout = layout or blocks_of_heads(tokens, max(heads), half, some.device)
+    blocks = [triton.cdiv(count, layout.rows) for count in heads]
+    _rope[(tokens, sum(blocks))](
         query, key, value, cos, sin, *weights, query_out, key_out, cache, slots,
         *(0 if x is None else x.stride(0) for x in (query, key, value, cos, sin)),
         0 if cache is None else cache.stride(0), eps,
-        QUERIES=heads[0], KEYS=heads[1], WIDTH=head_dim, COLUMNS=triton.next_power_of_2(head_dim),
-        ROTATE=cos is not None, INTERLEAVED=interleaved, NORM=weights[0] is not None,
-        WEIGHT_IN_FLOAT=style == WEIGHT_IN_FLOAT, CACHED=cache is not None, num_warps=1,
+        QUERIES=heads[0], KEYS=heads[1], QUERY_BLOCKS=blocks[0], HEADS=layout.rows,
+        WIDTH=head_dim, HALF=half, ROTATE=cos is not None, INTERLEAVED=interleaved,
+        NORM=weights[0] is not None, WEIGHT_IN_FLOAT=style == WEIGHT_IN_FLOAT, CACHED=cache is not None,
+        num_warps=layout.warps,
     )  # fmt: skip
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _turned(  # type: ignore[no-untyped-def]  # noqa: PLR0913, PLR0917
-    place, weight, cos, sin, column, inside, eps,
-    WIDTH: tl.constexpr, ROTATE: tl.constexpr, INTERLEAVED: tl.constexpr, NORM: tl.constexpr,
-    WEIGHT_IN_FLOAT: tl.constexpr,
-) -> Any:  # fmt: skip
-    value = tl.load(place + column, mask=inside, other=0.0)
-    dtype = value.dtype
-    if not ROTATE:
-        return value
+def _pairs(  # type: ignore[no-untyped-def]
+    place, inside, WIDTH: tl.constexpr, HALF: tl.constexpr, INTERLEAVED: tl.constexpr
+) -> Any:
+    """The first and the second of each pair of columns, for places of (lines, 1)."""
     if INTERLEAVED:
-        partner = column ^ 1
-        first = column % 2 == 0
+        column = tl.arange(0, 2 * HALF)[None, :]
+        whole = tl.load(place + column, mask=inside & (column < WIDTH), other=0.0)
+        first, second = tl.split(tl.reshape(whole, (whole.shape[0], HALF, 2)))
     else:
-        first = column < WIDTH // 2
-        partner = tl.where(first, column + WIDTH // 2, column - WIDTH // 2)
-    wide = value.to(tl.float32)
-    other = tl.load(place + partner, mask=inside, other=0.0).to(tl.float32)
+        column = tl.arange(0, HALF)[None, :]
+        inside &= column < WIDTH // 2
+        first = tl.load(place + column, mask=inside, other=0.0)
+        second = tl.load(place + WIDTH // 2 + column, mask=inside, other=0.0)
+    return first, second
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _store_pairs(  # type: ignore[no-untyped-def]  # noqa: PLR0913, PLR0917
+    place, first, second, inside, WIDTH: tl.constexpr, HALF: tl.constexpr, INTERLEAVED: tl.constexpr
+) -> Any:
+    first, second = first.to(place.dtype.element_ty), second.to(place.dtype.element_ty)
+    if INTERLEAVED:
+        column = tl.arange(0, 2 * HALF)[None, :]
+        whole = tl.reshape(tl.join(first, second), (first.shape[0], 2 * HALF))
+        tl.store(place + column, whole, mask=inside & (column < WIDTH))
+    else:
+        column = tl.arange(0, HALF)[None, :]
+        inside &= column < WIDTH // 2
+        tl.store(place + column, first, mask=inside)
+        tl.store(place + WIDTH // 2 + column, second, mask=inside)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _normed(x, by, weight, WEIGHT_IN_FLOAT: tl.constexpr) -> Any:  # type: ignore[no-untyped-def]
+    wide = x.to(tl.float32) * by
+    if not WEIGHT_IN_FLOAT:
+        wide = wide.to(x.dtype).to(tl.float32)
+    return (wide * weight.to(tl.float32)).to(x.dtype)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _product(x, by) -> Any:  # type: ignore[no-untyped-def]
+    """Rounded to the dtype, as a product of its own is."""
+    return (x.to(tl.float32) * by.to(tl.float32)).to(x.dtype).to(tl.float32)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _turned(  # type: ignore[no-untyped-def]  # noqa: PLR0913, PLR0917
+    place, inside, weight, cos, sin, eps,
+    WIDTH: tl.constexpr, HALF: tl.constexpr, ROTATE: tl.constexpr, INTERLEAVED: tl.constexpr,
+    NORM: tl.constexpr, WEIGHT_IN_FLOAT: tl.constexpr,
+) -> Any:  # fmt: skip
+    first, second = _pairs(place, inside, WIDTH, HALF, INTERLEAVED)
+    if not ROTATE:
+        return first, second
+    one = tl.zeros((1, 1), tl.int32)
+    cos_first, cos_second = _pairs(cos + one, one == 0, WIDTH, HALF, INTERLEAVED)
+    sin_first, sin_second = _pairs(sin + one, one == 0, WIDTH, HALF, INTERLEAVED)
     if NORM:
-        by = 1.0 / tl.sqrt_rn(tl.sum(wide * wide, 0) / WIDTH + eps)
-        wide = wide * by
-        other = other * by
-        if not WEIGHT_IN_FLOAT:
-            wide = wide.to(dtype).to(tl.float32)
-            other = other.to(dtype).to(tl.float32)
-        wide = (wide * tl.load(weight + column, mask=inside, other=0.0).to(tl.float32)).to(dtype)
-        other = (other * tl.load(weight + partner, mask=inside, other=0.0).to(tl.float32)).to(dtype)
-        wide = wide.to(tl.float32)
-        other = other.to(tl.float32)
-    other = tl.where(first, -other, other)
-    c = tl.load(cos + column, mask=inside, other=0.0).to(tl.float32)
-    s = tl.load(sin + column, mask=inside, other=0.0).to(tl.float32)
-    return ((wide * c).to(dtype).to(tl.float32) + (other * s).to(dtype).to(tl.float32)).to(dtype)
+        weight_first, weight_second = _pairs(weight + one, one == 0, WIDTH, HALF, INTERLEAVED)
+        wide_first, wide_second = first.to(tl.float32), second.to(tl.float32)
+        squares = tl.sum(wide_first * wide_first + wide_second * wide_second, 1, keep_dims=True)
+        by = 1.0 / tl.sqrt_rn(squares / WIDTH + eps)
+        first = _normed(first, by, weight_first, WEIGHT_IN_FLOAT)
+        second = _normed(second, by, weight_second, WEIGHT_IN_FLOAT)
+    turned_first = _product(first, cos_first) - _product(second, sin_first)
+    turned_second = _product(second, cos_second) + _product(first, sin_second)
+    return turned_first.to(first.dtype), turned_second.to(first.dtype)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _rope(  # type: ignore[no-untyped-def]  # noqa: PLR0913, PLR0917
     query, key, value, cos, sin, query_weight, key_weight, query_out, key_out, cache, slots,
     query_stride, key_stride, value_stride, cos_stride, sin_stride, half, eps,
-    QUERIES: tl.constexpr, KEYS: tl.constexpr, WIDTH: tl.constexpr, COLUMNS: tl.constexpr,
-    ROTATE: tl.constexpr, INTERLEAVED: tl.constexpr, NORM: tl.constexpr,
-    WEIGHT_IN_FLOAT: tl.constexpr, CACHED: tl.constexpr,
+    QUERIES: tl.constexpr, KEYS: tl.constexpr, QUERY_BLOCKS: tl.constexpr, HEADS: tl.constexpr,
+    WIDTH: tl.constexpr, HALF: tl.constexpr, ROTATE: tl.constexpr, INTERLEAVED: tl.constexpr,
+    NORM: tl.constexpr, WEIGHT_IN_FLOAT: tl.constexpr, CACHED: tl.constexpr,
 ) -> Any:  # fmt: skip
     token = tl.program_id(0).to(tl.int64)
-    head = tl.program_id(1)
-    column = tl.arange(0, COLUMNS)
-    inside = column < WIDTH
+    block = tl.program_id(1)
+    line = tl.arange(0, HEADS)[:, None]
     if ROTATE:
         cos += token * cos_stride
         sin += token * sin_stride
-    if head < QUERIES:
+    if block < QUERY_BLOCKS:
         if QUERIES > 0:
-            turned = _turned(
-                query + token * query_stride + head * WIDTH, query_weight, cos, sin, column, inside, eps,
-                WIDTH, ROTATE, INTERLEAVED, NORM, WEIGHT_IN_FLOAT,
+            head = block * HEADS + line
+            inside = head < QUERIES
+            first, second = _turned(
+                query + token * query_stride + head * WIDTH, inside, query_weight, cos, sin, eps,
+                WIDTH, HALF, ROTATE, INTERLEAVED, NORM, WEIGHT_IN_FLOAT,
             )  # fmt: skip
-            tl.store(query_out + (token * QUERIES + head) * WIDTH + column, turned, mask=inside)
+            place = query_out + (token * QUERIES + head) * WIDTH
+            _store_pairs(place, first, second, inside, WIDTH, HALF, INTERLEAVED)
     elif KEYS > 0:
-        at = head - QUERIES
-        turned = _turned(
-            key + token * key_stride + at * WIDTH, key_weight, cos, sin, column, inside, eps,
-            WIDTH, ROTATE, INTERLEAVED, NORM, WEIGHT_IN_FLOAT,
+        head = (block - QUERY_BLOCKS) * HEADS + line
+        inside = head < KEYS
+        first, second = _turned(
+            key + token * key_stride + head * WIDTH, inside, key_weight, cos, sin, eps,
+            WIDTH, HALF, ROTATE, INTERLEAVED, NORM, WEIGHT_IN_FLOAT,
         )  # fmt: skip
         if CACHED:
             slot = tl.load(slots + token).to(tl.int64)
-            if slot >= 0:
-                place = cache + (slot * KEYS + at) * WIDTH + column
-                tl.store(place, turned.to(cache.dtype.element_ty), mask=inside)
-                carried = tl.load(value + token * value_stride + at * WIDTH + column, mask=inside)
-                tl.store(place + half, carried.to(cache.dtype.element_ty), mask=inside)
+            place = cache + (slot * KEYS + head) * WIDTH
+            inside &= slot >= 0
+            _store_pairs(place, first, second, inside, WIDTH, HALF, INTERLEAVED)
+            at = value + token * value_stride + head * WIDTH
+            first, second = _pairs(at, inside, WIDTH, HALF, False)
+            _store_pairs(place + half, first, second, inside, WIDTH, HALF, False)
         else:
-            tl.store(key_out + (token * KEYS + at) * WIDTH + column, turned, mask=inside)
+            place = key_out + (token * KEYS + head) * WIDTH
+            _store_pairs(place, first, second, inside, WIDTH, HALF, INTERLEAVED)
