@@ -247,8 +247,11 @@ def with_bounds_from_memory() -> None:
 def main() -> None:
     if INTERPRETED:
         with_bounds_from_memory()
-    for name in sys.argv[1:] or CHECKS:
-        CHECKS[name]("cuda" if torch.cuda.is_available() else "cpu")
+    from tests.compiler.kernel_sizes import CHECKS as SIZES
+
+    checks = CHECKS | SIZES
+    for name in sys.argv[1:] or checks:
+        checks[name]("cuda" if torch.cuda.is_available() else "cpu")
 
 
 if __name__ == "__main__":

@@ -12,9 +12,10 @@ import pytest
 pytest.importorskip("triton")
 
 CHECKS = ["norms", "activations", "rope", "attention"]
+SIZES = ["norm sizes", "activation sizes", "rope sizes"]
 
 
-@pytest.mark.parametrize("name", CHECKS)
+@pytest.mark.parametrize("name", CHECKS + SIZES)
 def test_kernels_in_the_interpreter(name):
     process = subprocess.run(
         [sys.executable, "-m", "tests.compiler.kernel_checks", name],
@@ -29,8 +30,8 @@ def test_kernels_in_the_interpreter(name):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("name", CHECKS)
+@pytest.mark.parametrize("name", CHECKS + SIZES)
 def test_kernels_on_the_gpu(name):
-    from tests.compiler.kernel_checks import CHECKS as checks
+    from tests.compiler import kernel_checks, kernel_sizes
 
-    checks[name]("cuda")
+    (kernel_checks.CHECKS | kernel_sizes.CHECKS)[name]("cuda")

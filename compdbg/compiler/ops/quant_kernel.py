@@ -35,11 +35,8 @@ def quantized_tile(  # type: ignore[no-untyped-def]  # noqa: PLR0913, PLR0917
     else:
         largest = tl.max(tl.abs(wide), 1, keep_dims=True)
         by = tl.maximum(tl.div_rn(largest, tl.full(largest.shape, HIGH, tl.float32)), SMALLEST)
-        if GROUPED:
-            place = scales + row * (WIDTH // COLUMNS) + first // COLUMNS
-        else:
-            place = scales + row
-        tl.store(place, by, mask=there)
+        count: tl.constexpr = WIDTH // COLUMNS if GROUPED else 1
+        tl.store(scales + row * count + first // COLUMNS, by, mask=there)
     inverse = tl.div_rn(tl.full(by.shape, 1.0, tl.float32), by)
     scaled = wide * inverse
     if QUANT == 1:

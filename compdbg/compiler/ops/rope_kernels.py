@@ -132,7 +132,7 @@ def _pairs(  # type: ignore[no-untyped-def]
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _store_pairs(  # type: ignore[no-untyped-def]  # noqa: PLR0913, PLR0917
+def _store_pairs(  # type: ignore[no-untyped-def]
     place, first, second, inside, WIDTH: tl.constexpr, HALF: tl.constexpr, INTERLEAVED: tl.constexpr
 ) -> Any:
     first, second = first.to(place.dtype.element_ty), second.to(place.dtype.element_ty)
