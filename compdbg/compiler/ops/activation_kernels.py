@@ -13,9 +13,9 @@ import triton.language as tl
 from torch import Tensor
 
 from compdbg.compiler.ops.layouts import Layout, blocks_of_rows, whole_rows
-from compdbg.compiler.ops.norm_kernels import rows
+from compdbg.compiler.ops.norm_kernels import DYNAMIC, STATIC, rows
 from compdbg.compiler.ops.quant import LIMITS, SMALLEST_SCALE
-from compdbg.compiler.ops.quant_kernel import DYNAMIC, STATIC, lines_of, quantized_tile
+from compdbg.compiler.ops.quant_kernel import lines_of, quantized_lines
 
 
 def silu_mul_static_quant(gate: Tensor, up: Tensor, scale: Tensor, dtype: torch.dtype) -> Tensor:
@@ -81,7 +81,7 @@ def _silu_mul(  # type: ignore[no-untyped-def]  # noqa: PLR0913, PLR0917
     wide = g.to(tl.float32)
     activated = (wide / (1.0 + tl.exp(-wide))).to(dtype).to(tl.float32)
     product = (activated * u.to(tl.float32)).to(dtype).to(tl.float32)
-    quantized_tile(
+    quantized_lines(
         product, row, first, column, inside, there, scale, out, scales,
         WIDTH, COLUMNS, GROUPED, QUANT, LOW, HIGH, ROUNDED, SMALLEST, EXACT,
     )  # fmt: skip

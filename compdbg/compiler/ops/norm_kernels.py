@@ -15,7 +15,9 @@ from torch import Tensor
 from compdbg.compiler.ops.layouts import Layout, whole_rows
 from compdbg.compiler.ops.norms import WEIGHT_IN_FLOAT
 from compdbg.compiler.ops.quant import LIMITS, SMALLEST_SCALE
-from compdbg.compiler.ops.quant_kernel import DYNAMIC, NO_QUANT, STATIC, lines_of, quantized_tile
+from compdbg.compiler.ops.quant_kernel import lines_of, quantized_lines
+
+NO_QUANT, STATIC, DYNAMIC = 0, 1, 2
 
 
 def add_rms_norm(
@@ -142,7 +144,7 @@ def _rms_norm(  # type: ignore[no-untyped-def]  # noqa: PLR0913, PLR0917
     if QUANT == 0:
         tl.store(out + row * WIDTH + column, result, mask=inside)
     else:
-        quantized_tile(
+        quantized_lines(
             result.to(tl.float32), row, first, column, inside, there, scale, out, scales,
             WIDTH, COLUMNS, GROUPED, QUANT, LOW, HIGH, ROUNDED, SMALLEST, EXACT,
         )  # fmt: skip

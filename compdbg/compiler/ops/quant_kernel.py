@@ -10,8 +10,6 @@ from typing import Any
 import triton
 import triton.language as tl
 
-NO_QUANT, STATIC, DYNAMIC = 0, 1, 2
-
 
 def lines_of(columns: int, group: int) -> tuple[int, int]:
     """Columns of a line, and lines of a row, of which `columns` are in the tile. Both are powers of two."""
@@ -22,8 +20,13 @@ def lines_of(columns: int, group: int) -> tuple[int, int]:
     return group, max(1, columns // group)
 
 
+def tile_of(width: int, group: int) -> tuple[int, int]:
+    """The same for a tile that holds a row."""
+    return lines_of(triton.next_power_of_2(width), group)
+
+
 @triton.jit  # type: ignore[untyped-decorator]
-def quantized_tile(  # type: ignore[no-untyped-def]  # noqa: PLR0913, PLR0917
+def quantized_lines(  # type: ignore[no-untyped-def]  # noqa: PLR0913, PLR0917
     wide, row, first, column, inside, there, scale, out, scales,
     WIDTH: tl.constexpr, COLUMNS: tl.constexpr, GROUPED: tl.constexpr, QUANT: tl.constexpr,
     LOW: tl.constexpr, HIGH: tl.constexpr, ROUNDED: tl.constexpr, SMALLEST: tl.constexpr,
@@ -53,3 +56,17 @@ def quantized_tile(  # type: ignore[no-untyped-def]  # noqa: PLR0913, PLR0917
         scaled = tl.maximum(scaled, LOW, propagate_nan=tl.PropagateNan.ALL)
         scaled = tl.minimum(scaled, HIGH, propagate_nan=tl.PropagateNan.ALL)
     tl.store(out + row * WIDTH + column, scaled.to(out.dtype.element_ty), mask=inside)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def quantized_tile(  # type: ignore[no-untyped-def]  # noqa: PLR0913, PLR0917
+    wide, row, column, inside, scale, out, scales,
+    WIDTH: tl.constexpr, COLUMNS: tl.constexpr, GROUPS: tl.constexpr, QUANT: tl.constexpr,
+    LOW: tl.constexpr, HIGH: tl.constexpr, ROUNDED: tl.constexpr, SMALLEST: tl.constexpr,
+) -> Any:  # fmt: skip
+    """The same for the lines of one whole row."""
+    first = tl.arange(0, GROUPS)[:, None] * COLUMNS
+    quantized_lines(
+        wide, row, first, column, inside, first < WIDTH, scale, out, scales,
+        WIDTH, COLUMNS, GROUPS > 1, QUANT, LOW, HIGH, ROUNDED, SMALLEST, True,
+    )  # fmt: skip
