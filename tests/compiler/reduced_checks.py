@@ -110,6 +110,8 @@ def small_cases() -> Iterator[Case]:
         yield Case(rows, 256, torch.bfloat16)
         yield Case(rows, 128, torch.float32, "static", INT8)
         yield Case(rows, 256, torch.float16, "group", by=How(4, True))
+        yield Case(rows, 256, torch.bfloat16, "none", by=How(4, False, True))
+        yield Case(rows, 128, torch.float32, "row", INT8, by=How(4, True, True))
         yield Case(rows, 200, torch.bfloat16, "row")
 
 

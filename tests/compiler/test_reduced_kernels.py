@@ -78,9 +78,8 @@ def test_where_memory_is_not_shared_it_is_told_once(record_here, monkeypatch):
 
 
 def test_how_many_rows_fit():
-    """8 MiB a call to all peers together; rows start at multiples of 128 bytes."""
-    assert symmetric.capacity(2, 16384) == (512, 16384)
-    assert symmetric.capacity(2, 4096) == (2048, 4096)
-    assert symmetric.capacity(8, 16384) == (73, 16384)
-    assert symmetric.capacity(2, 400) == (16384, 512)
-    assert symmetric.capacity(2, 1 << 24) == (0, 1 << 24)
+    """8 MiB a call; rows start at multiples of 128 bytes."""
+    assert symmetric.capacity(16384) == (512, 16384)
+    assert symmetric.capacity(4096) == (2048, 4096)
+    assert symmetric.capacity(400) == (16384, 512)
+    assert symmetric.capacity(1 << 24) == (0, 1 << 24)

@@ -21,7 +21,7 @@ from compdbg import probe
 from compdbg.events.pipeline import ConfigValue
 
 LARGEST = 8 << 20
-"""Bytes that a rank may send in one call, to all its peers together; three times that is kept."""
+"""Bytes that may be summed in one call; three times that is kept for each peer."""
 MOST_RANKS = 8
 DEPTH = 3
 LINE = 128
@@ -58,10 +58,10 @@ def places_bytes(ranks: int, rows: int, stride: int) -> int:
     return DEPTH * rows * (ranks - 1) * stride
 
 
-def capacity(ranks: int, width_bytes: int) -> tuple[int, int]:
+def capacity(width_bytes: int) -> tuple[int, int]:
     """How many rows fit, and the bytes from one to the next."""
     stride = -(-width_bytes // LINE) * LINE
-    return LARGEST // ((ranks - 1) * stride), stride
+    return LARGEST // stride, stride
 
 
 _workspaces: dict[tuple[str, int], Workspace | str] = {}
@@ -113,7 +113,7 @@ def _made(ranks: str, length: int, device: torch.device) -> Workspace | str:
         return "COMPDBG_SYMMETRIC_MEMORY=0"
     if not 1 < count <= MOST_RANKS:
         return f"{count} ranks"
-    rows, stride = capacity(count, length)
+    rows, stride = capacity(length)
     if not rows:
         return f"rows of {length} bytes are too long"
     hosts = set(_of_all(_host(), group))
