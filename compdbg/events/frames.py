@@ -164,6 +164,8 @@ class CompileError(Event, frozen=True):
     request: str = ""
     graph: str | None = None
     """The graph that was being compiled, where it has a name of its own: a piece of a split graph."""
+    pattern: str | None = None
+    """The pattern that Inductor was fitting to the graph, or replacing, when it raised."""
 
 
 class Span(Event, frozen=True):

@@ -226,6 +226,8 @@ class ReplacementWrong(Event, frozen=True):
     scale: float | None = None
     """About how large the random inputs were."""
     compile_id: str | None = None
+    custom: bool = True
+    """Registered from outside torch; of torch's own, only under `--check-replacements`."""
 
 
 class ReplacementsChecked(Event, frozen=True):

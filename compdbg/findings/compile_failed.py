@@ -52,7 +52,10 @@ def _finding(run: Run, found: list[tuple[str, CompileError]]) -> Finding:
         code="compile-failed",
         severity="error",
         title=title[:300],
-        cause=sentence(f"At {at(error.where)}{_piece(error)}: {raised}") + through + f" {outcome}",
+        cause=sentence(f"At {at(error.where)}{_piece(error)}: {raised}")
+        + through
+        + _pattern(error)
+        + f" {outcome}",
         suggestion=_suggestion(error),
         where=error.where or place_of(error.frame),
         evidence=[id for id, _ in found],
@@ -63,6 +66,7 @@ def _finding(run: Run, found: list[tuple[str, CompileError]]) -> Finding:
             "direction": error.direction,
             "piece": error.graph,
             "op": error.op,
+            "pattern": error.pattern,
             "backend": error.backend,
             "error": error.error,
             "root_error": error.root_error,
@@ -80,6 +84,12 @@ def _finding(run: Run, found: list[tuple[str, CompileError]]) -> Finding:
 
 def _piece(error: CompileError) -> str:
     return f", in piece {error.graph}" if error.graph else ""
+
+
+def _pattern(error: CompileError) -> str:
+    if error.pattern is None:
+        return ""
+    return f" Inductor was fitting the pattern {error.pattern} to the graph there, or its replacement."
 
 
 def _stage(error: CompileError) -> str:
@@ -117,11 +127,21 @@ def _suggestion(error: CompileError) -> str:
         backend = error.backend or ""
         return f"Fix the backend {backend} where it raises, or compile with backend='eager' to go on."
     if error.stage in ("inductor", "aot"):
+        return _below_the_graph(error.pattern)
+    return "Run the function eager with the same input; the event holds torch's full traceback."
+
+
+def _below_the_graph(pattern: str | None) -> str:
+    if pattern is None:
         return (
             "Compile with backend='aot_eager' and backend='eager' to see which stage is at fault; "
             "a custom pass or lowering named in the traceback is the first suspect."
         )
-    return "Run the function eager with the same input; the event holds torch's full traceback."
+    return (
+        f"Look at where {pattern} and its replacement differ from this line in shape. If it is torch's own "
+        "pattern, write the line in another way, or compile with torch._inductor.config.pattern_matcher = "
+        "False, and report it to PyTorch."
+    )
 
 
 def _first_line(text: str) -> str:

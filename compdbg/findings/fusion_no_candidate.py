@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
-from compdbg.events import PatternForm
+from compdbg.events import Pattern, PatternForm
 from compdbg.findings.base import Cost, Finding
+from compdbg.findings.words import listed
 from compdbg.model.fusion import Fusion, PassFusion, in_words
+from compdbg.model.pipeline import SplitPiece
 from compdbg.model.run import Run
 
 _ADVICE = {
@@ -21,12 +24,66 @@ def fusion_no_candidate(run: Run) -> Iterator[Finding]:
     broken = {problem.pass_name for _, problem in fusion.problems}
     for whole in fusion.passes:
         if whole.custom and whole.outcome == "no-candidate" and whole.name not in broken:
-            yield _finding(fusion, whole)
+            evidence = [id for a in fusion.applied.values() if a.name == whole.name for id, _ in a.runs][:20]
+            apart = _apart(run, whole)
+            yield _finding(fusion, whole, evidence) if apart is None else _split(whole, apart, evidence)
 
 
-def _finding(fusion: Fusion, whole: PassFusion) -> Finding:
+class _Apart(NamedTuple):
+    """A pattern whose ops are all in one model's graph, one of them in a piece of its own."""
+
+    pattern: Pattern
+    ops: list[str]
+    piece: SplitPiece
+
+
+def _apart(run: Run, whole: PassFusion) -> _Apart | None:
+    """Only the custom ops of a pattern are looked for: those of torch are others before lowering."""
+    patterns = [p for a in run.fusion.applied.values() if a.name == whole.name for p in a.patterns]
+    for graph in {str(row.graph).partition(" ")[0] for row in whole.rows}:
+        pieces = [piece for piece in run.pieces if piece.graph == graph]
+        there = {op for piece in pieces for op in piece.op_counts}
+        for pattern in patterns:
+            ops = list(dict.fromkeys(map(_plain, [*pattern.anchors, *pattern.ops])))
+            if len(ops) < 2 or not there.issuperset(ops):
+                continue
+            for piece in pieces:
+                if piece.kind == "splitting" and piece.split_op in ops:
+                    return _Apart(pattern, ops, piece)
+    return None
+
+
+def _plain(op: str) -> str:
+    """`compdbg.rotate.default` as a graph that is split has it: `compdbg::rotate`."""
+    return "::".join(op.split(".")[:2])
+
+
+def _split(whole: PassFusion, apart: _Apart, evidence: list[str]) -> Finding:
+    op, graph = apart.piece.split_op, apart.piece.graph
+    return Finding(
+        code="fusion-no-candidate",
+        severity="warning",
+        title=f"{whole.name} can't fuse anything: {op} is a splitting operator",
+        cause=(
+            f"Pattern {apart.pattern.name} wants {listed(apart.ops)} in one graph. {graph} calls them all, "
+            f"and is split at {op}, which runs by itself ({apart.piece.piece})."
+        ),
+        suggestion=f"Take {op} out of splitting_ops, or switch {whole.name} off.",
+        evidence=[apart.piece.event, *evidence],
+        cost=Cost(results="same"),
+        data={
+            "pass": whole.name,
+            "pattern": apart.pattern.name,
+            "form": "split-off",
+            "wanted": ", ".join(apart.ops),
+            "found": op,
+        },
+        subject=f"{whole.name}|split-off",
+    )
+
+
+def _finding(fusion: Fusion, whole: PassFusion, evidence: list[str]) -> Finding:
     forms = [(id, form) for id, form in fusion.forms if form.pass_name == whole.name]
-    evidence = [id for a in fusion.applied.values() if a.name == whole.name for id, _ in a.runs][:20]
     if forms:
         return _in_another_form(whole, forms[0][1], [*(id for id, _ in forms), *evidence])
     graphs = list(dict.fromkeys(row.graph for row in whole.rows))

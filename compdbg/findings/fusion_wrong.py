@@ -28,10 +28,9 @@ def _finding(wrong: WrongFusion) -> Finding:
         cause=(
             f"In {counted(len(wrong.graphs), 'graph')} ({listed(wrong.graphs, 3)}) the pattern matched "
             f"{counted(wrong.count, 'region')}, first at {first.output} from {at(first.where)}. On the same "
-            f"inputs, {listed([_at_length(fault) for fault in wrong.faults])}. What reads the result was "
-            "traced for the region's."
+            f"inputs, {listed([_at_length(fault) for fault in wrong.faults])}.{_reader(wrong.faults)}"
         ),
-        suggestion=f"In the replacement at {at(first.replacement)}, {listed(_advice(wrong.faults))}.",
+        suggestion=_suggestion(wrong.faults),
         where=first.where or first.replacement,
         evidence=wrong.events,
         explains=[*wrong.events, *wrong.failed],
@@ -45,6 +44,22 @@ def _finding(wrong: WrongFusion) -> Finding:
         },
         subject=f"{wrong.pass_name} {wrong.pattern}",
     )
+
+
+def _suggestion(faults: list[ReplacementWrong]) -> str:
+    first = faults[0]
+    if first.custom:
+        return f"In the replacement at {at(first.replacement)}, {listed(_advice(faults))}."
+    return (
+        "The pattern is torch's own: write this line in another way, or compile with "
+        "torch._inductor.config.pattern_matcher = False; and report it to PyTorch with this graph."
+    )
+
+
+def _reader(faults: list[ReplacementWrong]) -> str:
+    """Values alone are no trouble for what reads them: it computes with them."""
+    alike = all(fault.fault == "values" for fault in faults)
+    return "" if alike else " What reads the result was traced for the region's."
 
 
 def _said(fault: ReplacementWrong) -> str:

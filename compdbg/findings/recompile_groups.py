@@ -45,7 +45,9 @@ _ADVICE = {
     "branch": "Take the branch on the size outside the compiled function, or pad to a few sizes.",
     "value": "Pass the number as a tensor, or compile with dynamic=True.",
     "constant": "Pass fewer distinct values, or take the choice outside the compiled function.",
-    "attribute": "Keep the changing number in a tensor (a buffer), pass it as an argument, or set "
+    "attribute": "Keep what changes in a tensor (a buffer), or pass it as an argument: an attribute is a "
+    "constant of the graph.",
+    "int-attribute": "Keep the changing number in a tensor (a buffer), pass it as an argument, or set "
     "torch._dynamo.config.allow_unspec_int_on_nn_module = True.",
     "global": "Pass the changing value as an argument, or keep it in a tensor.",
     "closure": "Pass the value as an argument instead of closing over it.",
@@ -103,7 +105,8 @@ def advice(groups: Iterable[Group]) -> str:
 
 
 def _advice(group: Group) -> str:
-    pattern = _ADVICE.get(group.cause, _OTHERWISE)
+    cause = _cause(group)
+    pattern = _ADVICE.get(cause if cause in _ADVICE else group.cause, _OTHERWISE)
     axis = 0 if group.axis is None else group.axis
     return pattern.format(subject=group.subject, axis=axis, what=axis_of(group))
 

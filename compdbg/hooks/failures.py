@@ -59,6 +59,7 @@ def _emit(
     inner = getattr(error, "inner_exception", None) or error
     node = _node_of(inner)
     root = root_of(error)
+    pattern = _pattern_of(inner)
     backend = getattr(error, "backend_name", None)
     probe.emit(
         CompileError(
@@ -69,7 +70,7 @@ def _emit(
             message=str(error)[:4000],
             root_error=type(root).__name__,
             root_message=str(root).partition("\n\nWhile executing ")[0][:2000],
-            op=_op(error, node),
+            op=_op(error, node) if pattern is None else None,
             where=_where(error, inner, node),
             suppressed=suppressed,
             traceback="".join(traceback.format_exception(error))[-6000:],
@@ -77,6 +78,7 @@ def _emit(
             direction=direction,
             request=request,
             graph=_piece(error, compile_id),
+            pattern=pattern,
         )
     )
 
@@ -149,6 +151,18 @@ def _node_of(error: BaseException) -> _Node | None:
                     found = value
         step = step.tb_next
     return None if found is None else _Node(_target(found.target), userline.of_node(found))
+
+
+def _pattern_of(error: BaseException) -> str | None:
+    """The pattern that was traced for the nodes it had matched: then none of the graph's own ops raised."""
+    step, found = error.__traceback__, None
+    while step is not None:
+        frame = step.tb_frame
+        if frame.f_code.co_filename.endswith("torch/_inductor/pattern_matcher.py"):
+            function = frame.f_locals.get("search_fn")
+            found = getattr(function, "__name__", found)
+        step = step.tb_next
+    return found
 
 
 def _target(target: Any) -> str:

@@ -25,6 +25,7 @@ from compdbg.hooks.pattern_matcher_passes import PassInfo
 from compdbg.hooks.pattern_matcher_sites import site_of
 from compdbg.hooks.replacements import Region, wants_values
 from compdbg.hooks.userline import of_node, of_text
+from compdbg.record.options import current as options
 
 
 class Pending(Struct):
@@ -118,11 +119,14 @@ class Applying:
             self._fired(tried, match)
 
     def replacing(self, entry: Any, match: Any) -> Region | None:
-        """What an entry of the user's is about to replace."""
-        replaces = type(entry).__name__ in ("ReplacementPatternEntry", "GraphPatternEntry")
-        if not replaces or not self.info.custom or not is_custom(entry):
+        """What an entry of the user's is about to replace; one of torch's own where values are compared."""
+        kind = type(entry).__name__
+        custom = self.info.custom and is_custom(entry)
+        if custom and kind not in ("ReplacementPatternEntry", "GraphPatternEntry"):
             return None
-        region = Region(match, self.graph)
+        if not custom and (kind != "ReplacementPatternEntry" or not options().check_replacements):
+            return None
+        region = Region(match, self.graph, custom)
         if wants_values(self.info.name_of(entry), region.nodes, self._regions):
             region.try_values()
         return region
@@ -146,6 +150,7 @@ class Applying:
                     found=fault.found,
                     where=of_text(trace),
                     replacement=replacement_place(entry),
+                    custom=region.custom,
                     max_abs=fault.max_abs,
                     max_rel=fault.max_rel,
                     scale=fault.scale,

@@ -42,6 +42,8 @@ class PatternOps(Struct, frozen=True):
     nodes: int
     first: frozenset[Any]
     """What torch looks for in the graph: the anchor's targets, not looked through."""
+    beside: frozenset[Any] = frozenset()
+    """Telling targets of outputs that the anchor is not computed from: its siblings."""
 
 
 def ops_of(pattern: Any) -> PatternOps:
@@ -57,13 +59,23 @@ def ops_of(pattern: Any) -> PatternOps:
             ops.append(_targets(through))
     anchor = _targets(_look_through(first)) if first is not None else frozenset()
     targets = frozenset(first.fns) if first is not None else frozenset()
-    return PatternOps(anchor, tuple(ops[1:]), _telling(anchor, ops[1:]), len(exprs), targets)
+    telling = _telling(anchor, ops[1:])
+    return PatternOps(anchor, tuple(ops[1:]), telling, len(exprs), targets, _siblings(pattern) & telling)
 
 
 def _telling(anchor: frozenset[Any], others: list[frozenset[Any]]) -> frozenset[Any]:
     real = [targets for targets in others if not all(map(is_trivial, targets))]
     unlike = [targets for targets in real if not targets & anchor]
     return frozenset().union(*(unlike or real))
+
+
+def _siblings(pattern: Any) -> frozenset[Any]:
+    outputs = [o for o in getattr(pattern, "outputs", None) or () if o is not None]
+    if len(outputs) < 2:
+        return frozenset()
+    above = set(map(id, expressions(outputs[0])))
+    through = [_look_through(o) for o in outputs[1:] if is_op(o)]
+    return frozenset().union(*(_targets(o) for o in through if id(o) not in above))
 
 
 def expressions(pattern: Any) -> Iterator[Any]:
@@ -142,8 +154,9 @@ def nodes_near(
 ) -> list[Any]:
     """Besides the anchor, the nodes of other ops of the pattern: matched, or close to where it stopped.
 
-    Looked for in what the anchor is computed from; `downstream`, for a further output of the
-    pattern, in what is computed from where matching stopped.
+    Looked for in what the anchor is computed from, and for the anchor's siblings in what else takes a
+    view of the same value; `downstream`, for a further output of the pattern, in what is computed from
+    where matching stopped.
     """
     if not ops.telling:
         return []
@@ -154,7 +167,23 @@ def nodes_near(
         edge = [n for n in dict.fromkeys(_next_to(edge, inside)) if n not in reached]
         reached.update(dict.fromkeys(edge))
     close = dict.fromkeys([*matched, *reached])
-    return [n for n in close if target_of(n) in ops.telling and site_of(n) is not site]
+    near = [n for n in close if target_of(n) in ops.telling and site_of(n) is not site]
+    if near or downstream or not ops.beside:
+        return near
+    return [n for n in _beside(stopped) if target_of(n) in ops.beside and site_of(n) is not site]
+
+
+def _beside(stopped: Any) -> list[Any]:
+    """What else is computed from the value that `stopped` is, or takes a view of, through views only."""
+    source, hops = stopped, HOPS
+    while hops and source.all_input_nodes and is_trivial(target_of(source)):
+        source, hops = source.all_input_nodes[0], hops - 1
+    reached, edge = {source: None}, [source]
+    for _ in range(hops):
+        edge = [user for node in edge for user in node.users if user not in reached]
+        reached.update(dict.fromkeys(edge))
+        edge = [node for node in edge if is_trivial(target_of(node))]
+    return list(reached)
 
 
 def _next_to(edge: list[Any], inside: set[Any] | None) -> Iterator[Any]:

@@ -50,7 +50,8 @@ class Trial:
         for old, new in pairs:
             if results is None or old not in self.results or new not in results:
                 continue
-            measures = difference(self.results[old], results[new], rounds)
+            with _no_modes():
+                measures = difference(self.results[old], results[new], rounds)
             if measures is not None:
                 yield Difference(old, (*measures, self.scale))
 
@@ -126,10 +127,19 @@ def trials(nodes: list[Any], wanted: set[Any], metadata: Callable[[Any], Any]) -
 
 def can_run(nodes: set[Any]) -> bool:
     """Whether running these nodes is free of consequences, and gives the same twice."""
-    tag = sys.modules["torch"].Tag.nondeterministic_seeded
     names = [str(node.target) for node in nodes]
-    seeded = any(tag in getattr(node.target, "tags", ()) for node in nodes)
-    return not seeded and not any(word in name for name in names for word in TALKS)
+    return not any(map(_draws, nodes)) and not any(word in name for name in names for word in TALKS)
+
+
+def _draws(node: Any) -> bool:
+    """Whether an op draws random numbers; one that could only for its dropout does not without any."""
+    if sys.modules["torch"].Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
+        return False
+    for place, argument in enumerate(node.target._schema.arguments):
+        if argument.name == "dropout_p":
+            given = node.kwargs.get(argument.name, argument.default_value)
+            return bool((node.args[place] if place < len(node.args) else given) != 0)
+    return True
 
 
 def run(members: set[Any], wanted: set[Any], inputs: Inputs) -> dict[Any, Any] | None:
@@ -149,13 +159,17 @@ def _for_real() -> Iterator[None]:
     modes = sys.modules["torch.utils._python_dispatch"]
     with (
         sys.modules["torch._guards"].tracing(None),
-        modes._disable_current_modes(),
+        _no_modes(),
         torch._C._DisablePythonDispatcher(),
         torch.random.fork_rng(devices=[]),
         torch.no_grad(),
         _poison(modes),
     ):
         yield
+
+
+def _no_modes() -> Any:
+    return sys.modules["torch.utils._python_dispatch"]._disable_current_modes()
 
 
 def _poison(modes: Any) -> Any:

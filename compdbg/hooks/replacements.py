@@ -1,7 +1,8 @@
 """What a pattern took out of a graph, beside what it put in: dtype, shape, strides, and values if asked.
 
 Both are evaluated on the same inputs, from the matched region's own metadata. Any way of replacing is
-seen: `register_replacement`, `replace_by_example`, or a handler that edits the graph by hand.
+seen: `register_replacement`, `replace_by_example`, or a handler that edits the graph by hand. Of torch's
+own patterns the strides are left out, which Inductor chooses anew.
 """
 
 from __future__ import annotations
@@ -44,8 +45,9 @@ class Fault(NamedTuple):
 class Region:
     """A matched region before it is replaced: who reads it, and what they read."""
 
-    def __init__(self, match: Any, graph: Any) -> None:
+    def __init__(self, match: Any, graph: Any, custom: bool) -> None:
         self.graph = graph
+        self.custom = custom
         self.before = set(graph.nodes)
         self.nodes = _with_getitems(match.nodes)
         self.uses = list(_uses(self.nodes))
@@ -71,6 +73,8 @@ class Region:
         wrong = False
         for old, new in pairs:
             for fault in _differs(self.values.get(old), values.get(new)):
+                if fault[0] == "strides" and not self.custom:
+                    continue
                 wrong = True
                 yield Fault(fault[0], old.name, fault[1], fault[2], old)
         if not wrong and self.trials:

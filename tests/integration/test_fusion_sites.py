@@ -245,6 +245,38 @@ class TestEchoes:
         }
 
 
+class TestOutputsBesideTheAnchor:
+    """A pattern of two norms, each of a part of one tensor, at graphs that take the parts otherwise."""
+
+    @staticmethod
+    def run(record_here: Recorder, layer: Callable[..., Any]) -> Any:
+        def two_norms(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+            one, other = x.split([2, 2], dim=0)
+            return ops.rms(one, w, 1e-5), ops.rms(other, w, 1e-5)
+
+        with record_here() as run:
+            a_pass(two_norms, [X[:4], W], "TwoNorms").apply(graph_of(layer, X[:4], W))
+        return run
+
+    def test_slices_in_place_of_the_split(self, record_here: Recorder) -> None:
+        def layer(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+            qk = x.sin()
+            return ops.rms(qk[:2], w, 1e-5), ops.rms(qk[2:], w, 1e-5)
+
+        run = self.run(record_here, layer)
+        (finding,) = findings(run, "fusion-missed")
+        assert (finding.data["reason"], finding.data["sites"]) == ("target-mismatch", 2)
+        assert "wanted item 0 of aten.split_with_sizes.default, found aten.slice.Tensor" in finding.title
+
+    def test_norms_of_two_values_are_no_pair(self, record_here: Recorder) -> None:
+        def layer(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+            return ops.rms(x.sin(), w, 1e-5), ops.rms(x.cos(), w, 1e-5)
+
+        run = self.run(record_here, layer)
+        assert run.fusion["TwoNorms"].outcome == "no-candidate"
+        assert not alarms(run)
+
+
 class TestLookedThrough:
     """A pattern anchored on the `getitem` of an op is tried at every `getitem` of the graph."""
 
@@ -447,6 +479,32 @@ class TestSplitPieces:
     ) -> None:
         run = self.run_in_piece(record_here, made_by, inputs)
         assert only_row(run, "RMSRound").outcome == "no-candidate"
+
+    @pytest.mark.parametrize("compiled", ["fusion_tests::rms", "fusion_tests::scaled"])
+    def test_an_op_of_the_pattern_is_a_splitting_operator(self, record_here: Recorder, compiled: str) -> None:
+        """No graph that the pass sees can hold both; where the other op isn't called, nothing is lost."""
+        from compdbg import probe
+        from compdbg.events import Piece
+        from compdbg.hooks import current
+
+        def pattern(x: Tensor, w: Tensor) -> Tensor:
+            return ops.scaled(ops.rms(x, w, 1e-5), 2.0)[0]
+
+        with record_here() as run:
+            pieces = [("piece_0", "compiled", compiled), ("piece_1", "splitting", "fusion_tests::scaled")]
+            for name, kind, op in pieces:
+                split_op = op if kind == "splitting" else None
+                probe.emit(
+                    Piece(
+                        graph="Model", piece=name, piece_kind=kind, ops=1, split_op=split_op,
+                        inputs=[], outputs=[], op_counts={op: 1},
+                    )
+                )  # fmt: skip
+            with current.compiling_graph("Model piece_0 1-"):
+                a_pass(pattern, [X, W], "RMSScaled").apply(graph_of(lambda x, w: ops.rms(x, w, 1e-5), X, W))
+        (finding,) = findings(run, "fusion-no-candidate")
+        told = (finding.severity, finding.data["form"])
+        assert told == (("warning", "split-off") if compiled == "fusion_tests::rms" else ("info", None))
 
     def test_a_whole_graph_has_no_split(self, record_here: Recorder) -> None:
         with record_here() as run:

@@ -178,6 +178,33 @@ def test_the_same_values_but_for_rounding(replaced: Any, pattern: Any, replaceme
     assert [event.values_compared for _, event in run.log.of(ReplacementsChecked)] == [1]
 
 
+def test_attention_that_could_draw_a_dropout_and_draws_none(replaced: Any) -> None:
+    def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return (q @ k.transpose(-2, -1) / 2).softmax(-1) @ v
+
+    def of_the_wrong_keys(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, v, k)[0]
+
+    run = replaced(attention, of_the_wrong_keys, *(torch.empty(1, 2, 4, 4) for _ in range(3)), values=True)
+    assert "values" in [fault for fault, _, _ in faults(run)]
+    assert [event.values_compared for _, event in run.log.of(ReplacementsChecked)] == [1]
+
+
+def test_a_pattern_of_torchs_own_is_compared_on_request_and_not_for_its_strides(replaced: Any) -> None:
+    def pattern(x: Tensor) -> Tensor:
+        return x.sin().cos()
+
+    wrong = [lambda x: x.sin().cos() + 1, lambda x: x.t().sin().cos().contiguous().t()]
+    for function in (pattern, *wrong):
+        function.__code__ = function.__code__.replace(co_filename=torch.__file__)
+    for replacement, wanted in zip(wrong, (["values"], []), strict=True):
+        run = replaced(pattern, replacement, X, values=True)
+        assert [fault for fault, _, _ in faults(run)] == wanted
+        assert faults(replaced(pattern, replacement, X)) == []
+    (finding,) = findings(replaced(pattern, wrong[0], X, values=True), "fusion-wrong")
+    assert "torch's own" in finding.suggestion
+
+
 def test_what_draws_random_numbers_is_not_run(replaced: Any) -> None:
     run = replaced(lambda x: x.sin() + torch.rand_like(x), lambda x: x + torch.rand_like(x), X, values=True)
     assert faults(run) == []
