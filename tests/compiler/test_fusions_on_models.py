@@ -26,6 +26,7 @@ FLAGS = {
     "plain": ("fuse_norm_quant", "fuse_act_quant", "fuse_qkv_projection", "enable_qk_norm_rope_fusion"),
     "cache update in the graph": ("fuse_rope_kvcache",),
     "packed projections": ("fuse_rope_kvcache",),
+    "quantised products": ("fuse_qkv_projection", "fuse_rope_kvcache"),
     "norms of queries and keys": ("enable_qk_norm_rope_fusion",),
     "not split": ("fuse_attn_quant", "fuse_norm_quant", "fuse_act_quant", "fuse_rope_kvcache"),
 }
@@ -127,6 +128,15 @@ def test_a_decoder_that_turns_queries_and_keys_where_they_stand(tidied, record_h
         assert [f.code for f in find_all(run.load()) if f.severity != "info"] == []
     else:
         assert fired(run, documented(model)) == {"RoPEKVCacheFusionPass": 0}
+
+
+@pytest.mark.parametrize("quant", ["static_fp8", pytest.param("per_token_int8", marks=pytest.mark.slow)])
+def test_a_decoder_whose_quantised_products_are_one(quant, record_here):
+    model = "quantised products"
+    with record_here() as run:
+        compare(TINY.with_(quant=quant), FLAGS[model], (2, 1, 65), slots=True, splitting_ops=(CACHED,))
+    assert fired(run, documented(model)) == documented(model)
+    assert [f.code for f in find_all(run.load()) if f.severity != "info"] == []
 
 
 def test_a_decoder_with_norms_of_queries_and_keys(record_here):

@@ -37,8 +37,16 @@ def packed(weights: Sequence[Tensor]) -> Tensor:
     found = _packed.get(key)
     if found is None or found.states != states or found.owner() is None:
         owner = weakref.ref(weights[0], lambda _: _packed.pop(key, None))
-        found = _packed[key] = _Packed(states, owner, torch.cat(tuple(weights)))
+        found = _packed[key] = _Packed(states, owner, _joined(weights))
     return found.weight
+
+
+def _joined(weights: Sequence[Tensor]) -> Tensor:
+    """One tensor of all rows; of floats of 8 bits by their bits, since not every device joins those."""
+    dtype = weights[0].dtype
+    if dtype.itemsize > 1:
+        return torch.cat(tuple(weights))
+    return torch.cat([weight.view(torch.uint8) for weight in weights]).view(dtype)
 
 
 def _project(x: Tensor, weights: Sequence[Tensor]) -> Tensor:

@@ -13,16 +13,28 @@ from compdbg.compiler.ops.projections import merged_projection
 from compdbg.compiler.passes.attempts import Attempts, described
 from compdbg.compiler.passes.fusion.forms import HALF, TOKENS, WIDTH, variants
 from compdbg.compiler.passes.fusion.fusion_pass import FusionPattern
+from compdbg.compiler.passes.fusion.parts import replace_by_part, takes_parts
 from compdbg.compiler.passes.inductor_pass import InductorPass
 
 aten = torch.ops.aten
 PROJECTIONS = 3
+_merged: dict[Any, Any] = {}
+
+
+def register_merged_product(product: Any, merged: Any) -> None:
+    """Say that one operator does for several weights at once what another does for one.
+
+    `merged` has the arguments of `product`, but lists of tensors for those that have a row for each
+    column of the result: a weight, its scales. The result has all columns, in the order of the lists.
+    """
+    _merged[product] = merged
 
 
 class QKVProjectionFusionPass(InductorPass):
     """Three products of one input with weights that are inputs of the graph, which are packed once.
 
     A product is in every graph everywhere: what is looked for is the input of three, not a pattern.
+    Besides torch's own, products are operators that `register_merged_product` knows.
     """
 
     looks_for = "aten.mm.default"
@@ -59,12 +71,25 @@ class QKVProjectionFusionPass(InductorPass):
 
 
 def _products(graph: fx.Graph) -> list[list[fx.Node]]:
-    """All products, by what is multiplied."""
+    """All products, by all that they have in common: what is multiplied, and how."""
     found: dict[Any, list[fx.Node]] = defaultdict(list)
     for node in graph.nodes:
-        if node.op == "call_function" and node.target in (aten.mm.default, aten.addmm.default):
+        if node.op != "call_function":
+            continue
+        if node.target in (aten.mm.default, aten.addmm.default):
             found[node.args[-2]].append(node)
+        elif node.target in _merged:
+            listed = _listed_arguments(node.target)
+            found[node.target, *(repr(arg) for i, arg in enumerate(node.args) if i not in listed)].append(
+                node
+            )
     return list(found.values())
+
+
+def _listed_arguments(product: Any) -> list[int]:
+    """The places of arguments of which the merged product takes several."""
+    types = [[str(argument.type) for argument in op._schema.arguments] for op in (product, _merged[product])]
+    return [i for i, (one, several) in enumerate(zip(*types, strict=True)) if one != several]
 
 
 def _tell(attempts: Attempts, products: list[fx.Node], group: list[fx.Node]) -> None:
@@ -76,7 +101,7 @@ def _tell(attempts: Attempts, products: list[fx.Node], group: list[fx.Node]) -> 
         attempts.missed(anchor, group[PROJECTIONS], "multiple-users", wanted, found, others, nodes=nodes)
         return
     odd = next(product for product in products if product not in group)
-    if odd.target is not aten.mm.default:
+    if odd.target is aten.addmm.default:
         wanted, found = str(aten.mm.default), f"{odd.target} (a bias)"
         attempts.missed(anchor, odd, "target-mismatch", wanted, found, others, nodes=nodes)
         return
@@ -87,6 +112,9 @@ def _tell(attempts: Attempts, products: list[fx.Node], group: list[fx.Node]) -> 
 
 def _weight_of(product: fx.Node) -> fx.Node | None:
     """The weight of `x @ weight.t()`, if it is there before the call."""
+    if product.target in _merged:
+        given: list[Any] = [product.args[i] for i in _listed_arguments(product.target)]
+        return given[0] if all(each.op == "placeholder" for each in given) else None
     turned: Any = product.args[1]
     if turned.op != "call_function" or turned.target is not aten.permute.default:
         return None
@@ -94,20 +122,36 @@ def _weight_of(product: fx.Node) -> fx.Node | None:
     return weight if weight.op == "placeholder" and list(turned.args[1]) == [1, 0] else None
 
 
+def _call_for(group: list[fx.Node]) -> tuple[Any, tuple[Any, ...]]:
+    """The operator that takes the place of all, and its arguments."""
+    first = group[0]
+    if first.target not in _merged:
+        return merged_projection, (first.args[0], [_weight_of(product) for product in group])
+    listed = _listed_arguments(first.target)
+    args = enumerate(first.args)
+    given = ([product.args[i] for product in group] if i in listed else arg for i, arg in args)
+    return _merged[first.target], tuple(given)
+
+
 def _merge(graph: fx.Graph, group: list[fx.Node]) -> None:
-    x: Any = group[0].args[0]
-    weights = [_weight_of(product) for product in group]
+    target, args = _call_for(group)
     values = [product.meta["val"] for product in group]
+    sizes = [value.shape[-1] for value in values]
     with graph.inserting_before(group[0]):
-        merged_node = graph.call_function(merged_projection, (x, weights))
-        sizes = [value.shape[-1] for value in values]
+        merged_node = graph.call_function(target, args)
+        merged_node.meta["val"] = target(*fx.map_arg(args, lambda node: node.meta["val"]))
         parts = graph.call_function(aten.split_with_sizes.default, (merged_node, sizes, -1))
-        merged_node.meta["val"] = merged_projection(x.meta["val"], [w.meta["val"] for w in weights if w])
         parts.meta["val"] = aten.split_with_sizes.default(merged_node.meta["val"], sizes, -1)
-        for i, product in enumerate(group):
-            part = graph.call_function(operator.getitem, (parts, i))
-            own = graph.call_function(aten.clone.default, (part,), {"memory_format": torch.contiguous_format})
-            part.meta["val"], own.meta = parts.meta["val"][i], dict(product.meta)
+        taken = [graph.call_function(operator.getitem, (parts, i)) for i in range(len(group))]
+    for product, part, value in zip(group, taken, parts.meta["val"], strict=True):
+        part.meta["val"] = value
+        if takes_parts(product):
+            replace_by_part(product, part)
+        else:
+            with graph.inserting_before(group[0]):
+                like = {"memory_format": torch.contiguous_format}
+                own = graph.call_function(aten.clone.default, (part,), like)
+            own.meta = dict(product.meta)
             product.replace_all_uses_with(own)
     for product in group:
         graph.erase_node(product)
