@@ -29,14 +29,21 @@ def shapes(region: Region, small: bool) -> list[tuple[int, int]]:
     return FIRST + (MORE if region.main else [])
 
 
-def measure_regions(run: Any) -> Row:
-    """All regions at the first shapes, then the rest, until time is up."""
-    bandwidth = run.results.get("copy", {}).get("gbps") or 4200.0
+def plan(small: bool) -> list[tuple[Region, tuple[int, int]]]:
+    """What is measured, in this order: the main regions at the first shapes, then at all, then others."""
     regions = all_regions()
-    plan = [(region, shape) for region in regions for shape in shapes(region, run.small)[:2]]
-    plan += [(region, shape) for region in regions for shape in shapes(region, run.small)[2:]]
+    main, others = ([r for r in regions if r.main is which] for which in (True, False))
+    found = [(region, shape) for region in main for shape in shapes(region, small)[:2]]
+    found += [(region, shape) for region in main for shape in shapes(region, small)[2:]]
+    return found + [(region, shape) for region in others for shape in shapes(region, small)]
+
+
+def measure_regions(run: Any) -> Row:
+    """All that is planned, until time is up."""
+    bandwidth = run.results.get("copy", {}).get("gbps") or 4200.0
+    planned = plan(run.small)
     rows: list[Row] = []
-    for region, (tokens, width) in plan:
+    for region, (tokens, width) in planned:
         if run.left < run.reserve:
             break
         try:
@@ -47,7 +54,7 @@ def measure_regions(run: Any) -> Row:
         rows.append({"region": region.name, "tokens": tokens, "width": width, **row})
         print(line(rows[-1]), flush=True)
         run.keep("kernels", {"rows": rows})
-    return {"rows": rows, "left out": len(plan) - len(rows), "verdict": verdict(rows)}
+    return {"rows": rows, "left out": len(planned) - len(rows), "verdict": verdict(rows)}
 
 
 def measured(region: Region, tokens: int, width: int, device: str, bandwidth: float) -> Row:
@@ -153,7 +160,8 @@ def attention(run: Any) -> Row:
 def layouts(run: Any) -> Row:
     """The kernels laid out otherwise: which rule is right. Microseconds by (rows, columns, warps)."""
     found: Row = {}
-    for name, tokens, width, choices, call in _choices(run.small, run.options.device):
+    ways = [] if run.options.device == "cpu" else ways_to_lay_out(run.small)
+    for name, tokens, width, choices, call in ways:
         if run.left < run.reserve:
             break
         row = found.setdefault(f"{name} {tokens}x{width}", {})
@@ -169,9 +177,8 @@ def layouts(run: Any) -> Row:
     return found
 
 
-def _choices(small: bool, device: str) -> Iterator[Any]:
-    if device == "cpu":
-        return
+def ways_to_lay_out(small: bool) -> Iterator[Any]:
+    """Needs Triton."""
     from benchmarks import kernel_layouts
 
     yield from kernel_layouts.choices(small, EPS)

@@ -186,6 +186,39 @@ def _turned(  # type: ignore[no-untyped-def]  # noqa: PLR0913, PLR0917
 
 
 @triton.jit  # type: ignore[untyped-decorator]
+def _to_rows(  # type: ignore[no-untyped-def]  # noqa: PLR0913, PLR0917
+    x, out, head, weight, cos, sin, eps, HEADS: tl.constexpr,
+    WIDTH: tl.constexpr, HALF: tl.constexpr, ROTATE: tl.constexpr, INTERLEAVED: tl.constexpr,
+    NORM: tl.constexpr, WEIGHT_IN_FLOAT: tl.constexpr,
+) -> Any:  # fmt: skip
+    """Heads of a token to where the token's heads are in `out`."""
+    inside = head < HEADS
+    first, second = _turned(
+        x + head * WIDTH, inside, weight, cos, sin, eps,
+        WIDTH, HALF, ROTATE, INTERLEAVED, NORM, WEIGHT_IN_FLOAT,
+    )  # fmt: skip
+    _store_pairs(out + head * WIDTH, first, second, inside, WIDTH, HALF, INTERLEAVED)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _to_cache(  # type: ignore[no-untyped-def]  # noqa: PLR0913, PLR0917
+    key, value, cache, slot, half, head, weight, cos, sin, eps, HEADS: tl.constexpr,
+    WIDTH: tl.constexpr, HALF: tl.constexpr, ROTATE: tl.constexpr, INTERLEAVED: tl.constexpr,
+    NORM: tl.constexpr, WEIGHT_IN_FLOAT: tl.constexpr,
+) -> Any:  # fmt: skip
+    """Keys of a token to its slot, and its values as they are to the other half of the cache."""
+    inside = (head < HEADS) & (slot >= 0)
+    place = cache + (slot * HEADS + head) * WIDTH
+    first, second = _turned(
+        key + head * WIDTH, inside, weight, cos, sin, eps,
+        WIDTH, HALF, ROTATE, INTERLEAVED, NORM, WEIGHT_IN_FLOAT,
+    )  # fmt: skip
+    carried, also = _pairs(value + head * WIDTH, inside, WIDTH, HALF, False)
+    _store_pairs(place, first, second, inside, WIDTH, HALF, INTERLEAVED)
+    _store_pairs(place + half, carried, also, inside, WIDTH, HALF, False)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
 def _rope(  # type: ignore[no-untyped-def]  # noqa: PLR0913, PLR0917
     query, key, value, cos, sin, query_weight, key_weight, query_out, key_out, cache, slots,
     query_stride, key_stride, value_stride, cos_stride, sin_stride, half, eps,
@@ -195,35 +228,27 @@ def _rope(  # type: ignore[no-untyped-def]  # noqa: PLR0913, PLR0917
 ) -> Any:  # fmt: skip
     token = tl.program_id(0).to(tl.int64)
     block = tl.program_id(1)
-    line = tl.arange(0, HEADS)[:, None]
+    head = block * HEADS + tl.arange(0, HEADS)[:, None]
     if ROTATE:
         cos += token * cos_stride
         sin += token * sin_stride
     if block < QUERY_BLOCKS:
         if QUERIES > 0:
-            head = block * HEADS + line
-            inside = head < QUERIES
-            first, second = _turned(
-                query + token * query_stride + head * WIDTH, inside, query_weight, cos, sin, eps,
+            _to_rows(
+                query + token * query_stride, query_out + token * QUERIES * WIDTH, head,
+                query_weight, cos, sin, eps, QUERIES,
                 WIDTH, HALF, ROTATE, INTERLEAVED, NORM, WEIGHT_IN_FLOAT,
             )  # fmt: skip
-            place = query_out + (token * QUERIES + head) * WIDTH
-            _store_pairs(place, first, second, inside, WIDTH, HALF, INTERLEAVED)
-    elif KEYS > 0:
-        head = (block - QUERY_BLOCKS) * HEADS + line
-        inside = head < KEYS
-        first, second = _turned(
-            key + token * key_stride + head * WIDTH, inside, key_weight, cos, sin, eps,
+    elif CACHED:
+        _to_cache(
+            key + token * key_stride, value + token * value_stride, cache,
+            tl.load(slots + token).to(tl.int64), half, head - QUERY_BLOCKS * HEADS,
+            key_weight, cos, sin, eps, KEYS,
             WIDTH, HALF, ROTATE, INTERLEAVED, NORM, WEIGHT_IN_FLOAT,
         )  # fmt: skip
-        if CACHED:
-            slot = tl.load(slots + token).to(tl.int64)
-            place = cache + (slot * KEYS + head) * WIDTH
-            inside &= slot >= 0
-            _store_pairs(place, first, second, inside, WIDTH, HALF, INTERLEAVED)
-            at = value + token * value_stride + head * WIDTH
-            first, second = _pairs(at, inside, WIDTH, HALF, False)
-            _store_pairs(place + half, first, second, inside, WIDTH, HALF, False)
-        else:
-            place = key_out + (token * KEYS + head) * WIDTH
-            _store_pairs(place, first, second, inside, WIDTH, HALF, INTERLEAVED)
+    elif KEYS > 0:
+        _to_rows(
+            key + token * key_stride, key_out + token * KEYS * WIDTH, head - QUERY_BLOCKS * HEADS,
+            key_weight, cos, sin, eps, KEYS,
+            WIDTH, HALF, ROTATE, INTERLEAVED, NORM, WEIGHT_IN_FLOAT,
+        )  # fmt: skip
