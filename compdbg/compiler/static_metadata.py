@@ -69,8 +69,8 @@ class StaticMetadata:
 
     def update(self, metadata: Any) -> Mismatch | None:
         """Copy metadata to where the capture reads it; a mismatch, and nothing done, if it doesn't fit."""
-        fitted = self._fit(metadata)
-        tensors = dict(_leaves(fitted, torch.Tensor))
+        leaves = list(_leaves(self._fit(metadata), None))
+        tensors = {name: value for name, value in leaves if isinstance(value, torch.Tensor)}
         for name, target in self._tensors.items():
             source = tensors.get(name)
             if source is None or source.shape != target.shape or source.dtype is not target.dtype:
@@ -80,7 +80,7 @@ class StaticMetadata:
         if len(tensors) != len(self._tensors):
             extra = next(name for name in tensors if name not in self._tensors)
             return Mismatch(extra, "None", _form(tensors[extra]), "form")
-        for name, value in _leaves(fitted, None):
+        for name, value in leaves:
             if name in tensors or (self._read is not None and name.partition(".")[0] not in self._read):
                 continue
             if name not in self._plain or not _equal(self._plain[name], value):

@@ -227,10 +227,10 @@ def test_the_manager_runs_ours_then_the_users_then_the_clean_up():
         pass
 
     names = [p.name for p in manager(inductor_passes=[of_mine, NormDoubled()]).passes]
-    assert names == ["NoOpEliminationPass", "of_mine", "NormDoubled"]
-    assert [p.name for p in manager(pass_config={"enable_all": False}).passes] == []
+    assert names == ["NoOpEliminationPass", "ResidualSumPass", "of_mine", "NormDoubled"]
+    assert [p.name for p in manager(pass_config={"enable_all": False}).passes] == ["ResidualSumPass"]
     again = manager(pass_config={"enable_all": False, "eliminate_noops": True})
-    assert [p.name for p in again.passes] == ["NoOpEliminationPass"]
+    assert [p.name for p in again.passes] == ["NoOpEliminationPass", "ResidualSumPass"]
 
 
 def test_a_pass_is_run_for_its_range_only_and_that_is_kept():
@@ -301,5 +301,5 @@ def test_a_users_fusion_runs_through_inductor_on_every_piece(tmp_path):
     compare(model, 3, 5, 1)
     assert fusion.matched_count == 1
     changed = sorted(p.name for p in dump.rglob("piece_0/1-/passes/*"))
-    assert changed == ["01.NormDoubled.after.py", "01.NormDoubled.before.py"]
+    assert changed == ["02.NormDoubled.after.py", "02.NormDoubled.before.py"]
     assert len(list(dump.rglob("inductor_code.py"))) == 1

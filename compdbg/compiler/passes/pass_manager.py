@@ -27,6 +27,7 @@ from compdbg.compiler.passes.rank_agreement import tell_and_compare
 from compdbg.compiler.passes.utility.fix_functionalization import FixFunctionalizationPass
 from compdbg.compiler.passes.utility.noop_elimination import NoOpEliminationPass
 from compdbg.compiler.passes.utility.post_cleanup import PostCleanupPass
+from compdbg.compiler.passes.utility.residual_sums import ResidualSumPass
 from compdbg.events import PassRun, PatternPass
 
 MakePass = Callable[[CompilationConfig], InductorPass]
@@ -111,9 +112,10 @@ class PostGradPassManager(CustomGraphPass):  # type: ignore[misc]
         made = [(flag, make(config)) for flag, make in _registry if flag in enabled]
         fusions = [pass_ for flag, pass_ in made if flag not in _TIDYING]
         if _OF_BLOCKS.intersection(enabled):
-            before = [_imported(place)(config) for place in (_FOLD, "utility.residual_sums:ResidualSumPass")]
-            fusions = [*before, *fusions, _imported(_UNFOLD)(config)]
-        self.passes = [_imported(place)(config) for place in _BEFORE_FUSIONS if fusions]
+            fusions = [_imported(_FOLD)(config), ResidualSumPass(), *fusions, _imported(_UNFOLD)(config)]
+        else:
+            fusions.insert(0, ResidualSumPass())
+        self.passes = [_imported(place)(config) for place in _BEFORE_FUSIONS if len(fusions) > 1]
         self.passes += [pass_ for flag, pass_ in made if flag in _TIDYING]
         self.passes += fusions
         self.passes += [as_pass(given) for given in config.inductor_passes]
