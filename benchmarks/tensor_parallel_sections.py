@@ -10,6 +10,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -215,10 +216,10 @@ def choices(on: Rank) -> None:
     for tokens, width, example in examples(on):
         space = workspace(example.x, on.name)
         assert space is not None
-        for by in (How(warps, one) for warps in (4, 8, 16, 32) for one in (False, True)):
-            if 1 <= width // (by.warps * 32) // 4 <= 16:
-                us = round(microseconds(functools.partial(example.launched, space, by), on, rounds=5), 2)
-                on.tell(width=width, tokens=tokens, way=f"{by.warps}{' one' if by.one_first else ''}", us=us)
+        for warps, two_shot in product((4, 8, 16, 32), (False, True) if on.ranks > 2 else (False,)):
+            call = functools.partial(example.launched, space, How(warps, two_shot))
+            us = round(microseconds(call, on, rounds=5), 2)
+            on.tell(width=width, tokens=tokens, way=f"{warps}{' two-shot' if two_shot else ''}", us=us)
 
 
 def checks(on: Rank) -> None:
@@ -234,7 +235,10 @@ def checks(on: Rank) -> None:
 
 
 def overlap(on: Rank) -> None:
-    """Products beside collectives against one after the other: values, and microseconds."""
+    """Products beside collectives, also where that doesn't pay, against one after the other."""
+    from compdbg.compiler.ops import overlapped_kernels
+
+    overlapped_kernels.OVERLAP_FROM = 0
     for tokens in (1, 8, 64, 256, 511, 2048):
         for kind, ways in products(tokens, on).items():
             one, other = (_flat(call()) for call in ways.values())
@@ -257,11 +261,11 @@ def products(tokens: int, on: Rank) -> dict[str, dict[str, Callable[[], Any]]]:
     return {
         "product, reduce-scatter": {
             "overlapped": lambda: overlapped.mm_reduce_scatter(x, down, *group),
-            "in turn": lambda: overlapped._mm_reduce_scatter(x, down, *group),
+            "in turn": lambda: overlapped.mm_then_reduce_scatter(x, down, *group),
         },
         "all-gather, products": {
             "overlapped": lambda: overlapped.all_gather_mm(own, [gate, up], tokens, *group),
-            "in turn": lambda: overlapped._all_gather_mm(own, [gate, up], tokens, *group),
+            "in turn": lambda: overlapped.all_gather_then_mm(own, [gate, up], tokens, *group),
         },
     }
 

@@ -13,7 +13,9 @@ import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from compdbg.compiler.passes.fusion.async_tp import AsyncTPPass
 from compdbg.compiler.passes.fusion.collective_fusion import CollectiveFusionPass
+from compdbg.compiler.ranges import Range
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")]
 ROOT = Path(__file__).parents[2]
@@ -107,6 +109,15 @@ def test_ranks_that_decide_differently_are_seen_while_they_compile(tmp_path):
     answers = on_ranks(2, tmp_path, "plain", ("fuse_allreduce_rms", "only_rank_0"))
     seen = [subject for answer in answers for subject in answer["divergences"]]
     assert set(seen) == {"fusion AllReduceRMSNormFusionPass"}
+
+
+def test_products_are_done_beside_collectives_only_where_sizes_may_be_large():
+    fusion = AsyncTPPass(("0",))
+    assert [fusion.is_applicable_for_range(Range(1, high)) for high in (8, 2047, 2048)] == [
+        False,
+        False,
+        True,
+    ]
 
 
 def coalesced(function, *inputs):

@@ -1,6 +1,7 @@
 """A matrix product and the collective around it as one operator.
 
-On a GPU both are done in chunks side by side (torch's symmetric memory); elsewhere one after the other.
+On a GPU, from `OVERLAP_FROM` rows up, both are done in chunks side by side (torch's symmetric memory);
+else one after the other.
 """
 
 from __future__ import annotations
@@ -14,26 +15,33 @@ from compdbg.compiler.ops.shared_rows import all_gather_rows, reduce_scatter_row
 
 _KERNELS = "compdbg.compiler.ops.overlapped_kernels"
 
+OVERLAP_FROM = 2048
+"""Fewer rows are quicker one after the other: side by side takes two streams and four barriers."""
 
-def _mm_reduce_scatter(x: Tensor, weight: Tensor, count: int, ranks: str) -> Tensor:
+
+def mm_then_reduce_scatter(x: Tensor, weight: Tensor, count: int, ranks: str) -> Tensor:
+    """One after the other."""
     summed: Tensor = reduce_scatter_rows(x @ weight, count, ranks)
     return summed
 
 
-def _all_gather_mm(x: Tensor, weights: Sequence[Tensor], rows: int, count: int, ranks: str) -> list[Tensor]:
+def all_gather_then_mm(
+    x: Tensor, weights: Sequence[Tensor], rows: int, count: int, ranks: str
+) -> list[Tensor]:
+    """One after the other."""
     whole = all_gather_rows(x, rows, count, ranks)
     return [whole, *(whole @ weight for weight in weights)]
 
 
 mm_reduce_scatter = operator(
     "mm_reduce_scatter(Tensor x, Tensor weight, int count, str ranks) -> Tensor",
-    _mm_reduce_scatter,
+    mm_then_reduce_scatter,
     lambda x, weight, count, ranks: x.new_empty((share(x.shape[0], count), weight.shape[1])),
     f"{_KERNELS}:mm_reduce_scatter",
 )
 all_gather_mm = operator(
     "all_gather_mm(Tensor x, Tensor[] weights, SymInt rows, int count, str ranks) -> Tensor[]",
-    _all_gather_mm,
+    all_gather_then_mm,
     lambda x, weights, rows, count, ranks: [
         x.new_empty((rows, x.shape[1])),
         *(x.new_empty((rows, weight.shape[1])) for weight in weights),

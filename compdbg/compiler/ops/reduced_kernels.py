@@ -67,24 +67,20 @@ def all_reduce_add_rms_norm_dynamic_quant(  # noqa: PLR0913, PLR0917
 
 
 class How(NamedTuple):
-    """Warps a program, whether it waits for one value before all, and whether rows are sent twice."""
+    """Warps a program, and whether rows are sent twice."""
 
     warps: int
-    one_first: bool
     two_shot: bool = False
 
 
 def how(count: int, width_bytes: int, ranks: int) -> How:
-    """The quickest for so many rows: where many programs wait, they leave memory to those that don't."""
-    size = count * width_bytes
-    saved = size * (ranks - 1 - 2 * (ranks - 1) / ranks)
-    return How(
-        warps=max(4, min(16, width_bytes // 1024)),
-        one_first=size > 1 << 20,
-        two_shot=saved > TWO_SHOT_SAVES,
-    )
+    """The quickest for so many rows, as measured: fewer warps where few programs wait for each other."""
+    each = 512 if count >= MANY_ROWS else 2048
+    saved = count * width_bytes * (ranks - 1 - 2 * (ranks - 1) / ranks)
+    return How(warps=max(4, min(32, width_bytes // each)), two_shot=saved > TWO_SHOT_SAVES)
 
 
+MANY_ROWS = 32
 TWO_SHOT_SAVES = 800_000
 """Bytes that a rank needs not send: they take as long as the second message."""
 
@@ -115,7 +111,7 @@ def launch(  # noqa: PLR0913, PLR0917
         x, residual, weight.contiguous(), scale, out, scales, total, space.places, space.turns,
         x.stride(0), residual.stride(0), eps,
         RANK=space.rank, RANKS=space.ranks, ROWS=space.rows, STRIDE=space.stride // x.dtype.itemsize,
-        EMPTY=EMPTY[x.dtype], ONE_FIRST=by.one_first, TWO_SHOT=by.two_shot,
+        EMPTY=EMPTY[x.dtype], TWO_SHOT=by.two_shot,
         WIDTH=width, COLUMNS=columns, GROUPS=groups, WEIGHT_IN_FLOAT=style == WEIGHT_IN_FLOAT,
         QUANT=NO_QUANT if limits is None else STATIC if scale is not None else DYNAMIC,
         LOW=limits.low if limits else 0, HIGH=limits.high if limits else 0,

@@ -20,7 +20,7 @@ from compdbg.compiler.ops.quant_kernel import quantized_tile
 def reduced_norm(  # type: ignore[no-untyped-def]  # noqa: PLR0913, PLR0917
     x, residual, weight, scale, out, scales, total, places, turns, x_stride, residual_stride, eps,
     RANK: tl.constexpr, RANKS: tl.constexpr, ROWS: tl.constexpr, STRIDE: tl.constexpr,
-    EMPTY: tl.constexpr, ONE_FIRST: tl.constexpr, TWO_SHOT: tl.constexpr,
+    EMPTY: tl.constexpr, TWO_SHOT: tl.constexpr,
     WIDTH: tl.constexpr, COLUMNS: tl.constexpr, GROUPS: tl.constexpr, WEIGHT_IN_FLOAT: tl.constexpr,
     QUANT: tl.constexpr, LOW: tl.constexpr, HIGH: tl.constexpr,
     ROUNDED: tl.constexpr, SMALLEST: tl.constexpr,
@@ -51,15 +51,15 @@ def reduced_norm(  # type: ignore[no-untyped-def]  # noqa: PLR0913, PLR0917
     here += first
     if TWO_SHOT:
         if summing == RANK:
-            wide = _sum(here, column, inside, bits, dtype, RANK, RANKS, STRIDE, EMPTY, WIDTH, ONE_FIRST)
+            wide = _sum(here, column, inside, bits, dtype, RANK, RANKS, STRIDE, EMPTY, WIDTH)
             bits = _sent(wide.to(dtype), EMPTY)
             _send(places, first, column, bits, inside, RANK, RANKS, STRIDE)
         else:
             place = here + (summing - (summing > RANK).to(tl.int64)) * STRIDE
-            bits = _come(place, column, inside, EMPTY, WIDTH, ONE_FIRST)
+            bits = _come(place, column, inside, EMPTY, WIDTH)
         wide = bits.to(dtype, bitcast=True).to(tl.float32)
     else:
-        wide = _sum(here, column, inside, bits, dtype, RANK, RANKS, STRIDE, EMPTY, WIDTH, ONE_FIRST)
+        wide = _sum(here, column, inside, bits, dtype, RANK, RANKS, STRIDE, EMPTY, WIDTH)
     value = (wide + other).to(dtype)
     tl.store(total + row * WIDTH + column, value, mask=inside)
     wide = value.to(tl.float32)
@@ -117,12 +117,11 @@ def _send_to_one(  # type: ignore[no-untyped-def]  # noqa: PLR0913, PLR0917
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _come(  # type: ignore[no-untyped-def]
-    place, column, inside, EMPTY: tl.constexpr, WIDTH: tl.constexpr, ONE_FIRST: tl.constexpr
+    place, column, inside, EMPTY: tl.constexpr, WIDTH: tl.constexpr
 ) -> Any:
-    """What a peer sends, once all of it is there."""
-    if ONE_FIRST:
-        while tl.load(place + WIDTH - 1, volatile=True) == EMPTY:
-            pass
+    """What a peer sends, once all of it is there: first one value of it, so that waiting costs little."""
+    while tl.load(place + WIDTH - 1, volatile=True) == EMPTY:
+        pass
     bits = tl.load(place + column, mask=inside, other=0, volatile=True)
     while tl.max(tl.max((bits == EMPTY).to(tl.int32), 1), 0) != 0:
         bits = tl.load(place + column, mask=inside, other=0, volatile=True)
@@ -132,7 +131,7 @@ def _come(  # type: ignore[no-untyped-def]
 @triton.jit  # type: ignore[untyped-decorator]
 def _sum(  # type: ignore[no-untyped-def]  # noqa: PLR0913, PLR0917
     here, column, inside, own, dtype: tl.constexpr, RANK: tl.constexpr, RANKS: tl.constexpr,
-    STRIDE: tl.constexpr, EMPTY: tl.constexpr, WIDTH: tl.constexpr, ONE_FIRST: tl.constexpr,
+    STRIDE: tl.constexpr, EMPTY: tl.constexpr, WIDTH: tl.constexpr,
 ) -> Any:  # fmt: skip
     """Of what all ranks sent, in the order of ranks."""
     wide = tl.zeros(own.shape, tl.float32)
@@ -140,6 +139,6 @@ def _sum(  # type: ignore[no-untyped-def]  # noqa: PLR0913, PLR0917
         part = own
         if peer != RANK:
             place = here + (peer - (peer > RANK)) * STRIDE
-            part = _come(place, column, inside, EMPTY, WIDTH, ONE_FIRST)
+            part = _come(place, column, inside, EMPTY, WIDTH)
         wide += part.to(dtype, bitcast=True).to(tl.float32)
     return wide

@@ -1,6 +1,7 @@
 """`fuse_gemm_comms`: a product and the reduce-scatter after it, or the all-gather before it, as one.
 
 For the collectives that sequence parallelism leaves: without `enable_sp` there is nothing to look for.
+Ranges of sizes that are all too small for it to pay are left alone.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from compdbg.compiler.ops.overlapped import all_gather_mm, mm_reduce_scatter
+from compdbg.compiler.ops.overlapped import OVERLAP_FROM, all_gather_mm, mm_reduce_scatter
 from compdbg.compiler.ops.shared_rows import all_gather_rows, reduce_scatter_rows, share
 from compdbg.compiler.passes.fusion.allreduce_rms_fusion import world
 from compdbg.compiler.passes.fusion.forms import HALF, WIDTH, named, value_of, variants
 from compdbg.compiler.passes.fusion.fusion_pass import FusionPass, FusionPattern
 from compdbg.compiler.passes.fusion.sequence_parallelism import ranks_in
+from compdbg.compiler.ranges import Range
 
 ROWS = 13
 """Stands for any number of rows."""
@@ -35,6 +37,9 @@ class AsyncTPPass(FusionPass):
             yield _before_reduce_scatter(count, ranks)
             for made in (_three, _two, _one):
                 yield made(count, ranks)
+
+    def is_applicable_for_range(self, compile_range: Range) -> bool:
+        return compile_range.high >= OVERLAP_FROM
 
 
 def _one_dtype(*names: str) -> Callable[[Any], bool]:
