@@ -257,7 +257,7 @@ def test_a_passs_source_its_settings_and_their_order_are_factors(program):
 
     assert result(keys(Pass(1), Other())) == ["miss"]
     assert result(keys(Pass(1), Other())) == ["hit"]
-    assert named(keys(Pass(2), Other())) == {"pass 1 Pass"}
+    assert named(keys(Pass(2), Other())) == {"pass 2 Pass"}
     assert result(keys(Other(), Pass(1))) == ["miss"]
     Pass.__call__ = lambda self, graph: graph.lint()
 
