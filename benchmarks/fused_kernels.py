@@ -111,7 +111,7 @@ def verdict(rows: list[Row]) -> Row:
     whole = [row for row in rows if "fused" in row]
     bound = {region.name for region in all_regions() if region.memory_bound}
 
-    def named(some: Iterator[Row], key: str) -> list[str]:
+    def listed(some: Iterator[Row], key: str) -> list[str]:
         return [f"{r['region']} {r['tokens']}x{r['width']}: {r.get(key, 0):.3g}" for r in some]
 
     large = [row for row in whole if row["tokens"] >= LARGE]
@@ -119,9 +119,9 @@ def verdict(rows: list[Row]) -> Row:
         "below 85% of a copy": named(
             (r for r in large if r["region"] in bound and r["share"] < 0.85), "share"
         ),
-        "slower than Inductor": named((r for r in whole if r["fused"] > r.get("inductor", 1e9)), "fused"),
-        "slower than separate": named((r for r in whole if r["fused"] > r.get("separate", 1e9)), "fused"),
-        "several launches": named((r for r in whole if r.get("fused launches", 1) > 1), "fused launches"),
+        "slower than Inductor": listed((r for r in whole if r["fused"] > r.get("inductor", 1e9)), "fused"),
+        "slower than separate": listed((r for r in whole if r["fused"] > r.get("separate", 1e9)), "fused"),
+        "several launches": listed((r for r in whole if r.get("fused launches", 1) > 1), "fused launches"),
     }
 
 
@@ -169,12 +169,17 @@ def layouts(run: Any) -> Row:
             try:
                 make, use = call(choice)
                 sets = turns(make, run.options.device)
-                row[str(choice)] = round(timed_calls(use, sets, len(sets), run.options.device), 3)
+                row[named(choice)] = round(timed_calls(use, sets, len(sets), run.options.device), 3)
             except Exception as error:
-                row[str(choice)] = f"{type(error).__name__}: {error}"[:200]
+                row[named(choice)] = f"{type(error).__name__}: {error}"[:200]
         print(f"{name} {tokens}x{width}: {row}", flush=True)
         run.keep("layouts", found)
     return found
+
+
+def named(choice: Sequence[int] | None) -> str:
+    """A layout as `rows/columns/warps`."""
+    return "rule" if choice is None else "/".join(map(str, choice))
 
 
 def ways_to_lay_out(small: bool) -> Iterator[Any]:

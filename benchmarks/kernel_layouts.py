@@ -16,34 +16,24 @@ from compdbg.compiler.ops.layouts import Layout
 FP8 = torch.float8_e4m3fn
 
 
-class Choice(NamedTuple):
-    """A layout, by itself or without the exact quotient; None: the one that the rule chooses."""
-
-    layout: Layout | None
-    exact: bool = True
-
-    def __str__(self) -> str:
-        shown = "rule" if self.layout is None else "/".join(map(str, self.layout))
-        return shown if self.exact else f"{shown} inexact"
+Choice = Layout | None
+"""None: what the rule chooses."""
 
 
 def choices(small: bool, eps: float) -> Iterator[Any]:
     """Name, tokens, width, choices, and what makes inputs and a call of a choice."""
-    rule = [Choice(None), Choice(None, exact=False)]
     for tokens, width in ((8192, 2048), (8192, 4096), (8192, 8192), (64, 4096), (1, 4096)):
-        padded = [Choice(Layout(1, width, warps)) for warps in (2, 4, 8, 16, 32)]
-        several = [Choice(Layout(2, width, warps)) for warps in (8, 16)] if width < 8192 else []
+        padded = [Layout(1, width, warps) for warps in (2, 4, 8, 16, 32)]
+        several = [Layout(2, width, warps) for warps in (8, 16)] if width < 8192 else []
         for name, parts in NORMS.items():
             call = functools.partial(norm, parts=parts, tokens=tokens, width=width, eps=eps)
-            yield name, tokens, width, [*rule, *padded, *(several if parts.group == 0 else [])], call
-        blocks = [
-            Choice(Layout(1, c, w)) for c in (512, 1024, 2048, 4096) for w in (1, 2, 4, 8) if c >= w * 256
-        ]
+            yield name, tokens, width, [None, *padded, *(several if parts.group == 0 else [])], call
+        blocks = [Layout(1, c, w) for c in (512, 1024, 2048, 4096) for w in (1, 2, 4, 8) if c >= w * 256]
         silu = functools.partial(activation, tokens=tokens, width=width)
-        yield "silu*mul+static", tokens, width, [*rule, *blocks], silu
-        heads = [Choice(Layout(rows, 64, warps)) for rows in (1, 2, 4, 8, 16) for warps in (1, 2, 4)]
+        yield "silu*mul+static", tokens, width, [None, *blocks], silu
+        heads = [Layout(rows, 64, warps) for rows in (1, 2, 4, 8, 16) for warps in (1, 2, 4)]
         turn = functools.partial(turned, tokens=tokens, width=width)
-        yield "rope+cache", tokens, width, [Choice(None), *heads], turn
+        yield "rope+cache", tokens, width, [None, *heads], turn
 
 
 class Parts(NamedTuple):
@@ -77,9 +67,7 @@ def norm(choice: Choice, parts: Parts, tokens: int, width: int, eps: float) -> t
         scales = None if parts.static else x.new_empty((tokens, count), dtype=torch.float32)
         total = torch.empty_like(x) if parts.residual else None
         residual = tensors[1] if parts.residual else None
-        norm_kernels.launch(
-            x, residual, weight, scale, out, scales, total, eps, 0, parts.group, choice.layout, choice.exact
-        )
+        norm_kernels.launch(x, residual, weight, scale, out, scales, total, eps, 0, parts.group, choice)
         return out, scales, total
 
     return make, use
@@ -93,7 +81,7 @@ def activation(choice: Choice, tokens: int, width: int) -> tuple[Callable[..., A
 
     def use(gate: Tensor, up: Tensor) -> Tensor:
         out = torch.empty_like(gate, dtype=FP8)
-        activation_kernels.launch(gate, up, scale, out, None, 0, choice.layout, choice.exact)
+        activation_kernels.launch(gate, up, scale, out, None, 0, choice)
         return out
 
     return make, use
@@ -109,7 +97,7 @@ def turned(choice: Choice, tokens: int, width: int) -> tuple[Callable[..., Any],
         out = query.new_empty(query.shape)
         rope_kernels.launch(
             query, key, value, cos, sin, False,
-            query_out=out, cache=cache[0], slots=cache[1], layout=choice.layout,
+            query_out=out, cache=cache[0], slots=cache[1], layout=choice,
         )  # fmt: skip
         return out
 

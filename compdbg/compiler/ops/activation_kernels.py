@@ -15,7 +15,7 @@ from torch import Tensor
 from compdbg.compiler.ops.layouts import Layout, blocks_of_rows, whole_rows
 from compdbg.compiler.ops.norm_kernels import DYNAMIC, STATIC, rows
 from compdbg.compiler.ops.quant import LIMITS, SMALLEST_SCALE
-from compdbg.compiler.ops.quant_kernel import lines_of, quantized_lines
+from compdbg.compiler.ops.quant_kernel import lines_of, quantized_lines, rounded_product
 
 
 def silu_mul_static_quant(gate: Tensor, up: Tensor, scale: Tensor, dtype: torch.dtype) -> Tensor:
@@ -32,7 +32,7 @@ def silu_mul_dynamic_quant(gate: Tensor, up: Tensor, group: int, dtype: torch.dt
     return out, scales
 
 
-def launch(  # noqa: PLR0913, PLR0917
+def launch(
     gate: Tensor,
     up: Tensor,
     scale: Tensor | None,
@@ -40,7 +40,6 @@ def launch(  # noqa: PLR0913, PLR0917
     scales: Tensor | None,
     group: int,
     layout: Layout | None = None,
-    exact: bool = True,
 ) -> None:
     """Write to `out`, and to `scales` where they are worked out."""
     gate, up = rows(gate), rows(up)
@@ -56,7 +55,7 @@ def launch(  # noqa: PLR0913, PLR0917
         gate, up, scale, out, scales, gate.stride(0), up.stride(0), count,
         WIDTH=width, COLUMNS=columns, GROUPS=groups, ROWS=together, GROUPED=group > 0,
         QUANT=DYNAMIC if scale is None else STATIC, LOW=limits.low, HIGH=limits.high,
-        ROUNDED=limits.rounded, SMALLEST=SMALLEST_SCALE, EXACT=exact, num_warps=layout.warps,
+        ROUNDED=limits.rounded, SMALLEST=SMALLEST_SCALE, num_warps=layout.warps,
     )  # fmt: skip
 
 
@@ -65,7 +64,7 @@ def _silu_mul(  # type: ignore[no-untyped-def]  # noqa: PLR0913, PLR0917
     gate, up, scale, out, scales, gate_stride, up_stride, count,
     WIDTH: tl.constexpr, COLUMNS: tl.constexpr, GROUPS: tl.constexpr, ROWS: tl.constexpr,
     GROUPED: tl.constexpr, QUANT: tl.constexpr, LOW: tl.constexpr, HIGH: tl.constexpr,
-    ROUNDED: tl.constexpr, SMALLEST: tl.constexpr, EXACT: tl.constexpr,
+    ROUNDED: tl.constexpr, SMALLEST: tl.constexpr,
 ) -> Any:  # fmt: skip
     line = tl.arange(0, ROWS * GROUPS)[:, None]
     row = tl.program_id(0).to(tl.int64) * ROWS + line // GROUPS
@@ -79,9 +78,8 @@ def _silu_mul(  # type: ignore[no-untyped-def]  # noqa: PLR0913, PLR0917
     u = tl.load(up + row * up_stride + column, mask=inside, other=0.0, eviction_policy="evict_first")
     dtype = g.dtype
     wide = g.to(tl.float32)
-    activated = (wide / (1.0 + tl.exp(-wide))).to(dtype).to(tl.float32)
-    product = (activated * u.to(tl.float32)).to(dtype).to(tl.float32)
+    activated = (wide / (1.0 + tl.exp(-wide))).to(dtype)
     quantized_lines(
-        product, row, first, column, inside, there, scale, out, scales,
-        WIDTH, COLUMNS, GROUPED, QUANT, LOW, HIGH, ROUNDED, SMALLEST, EXACT,
+        rounded_product(activated, u).to(tl.float32), row, first, column, inside, there, scale, out, scales,
+        WIDTH, COLUMNS, GROUPED, QUANT, LOW, HIGH, ROUNDED, SMALLEST,
     )  # fmt: skip

@@ -84,7 +84,6 @@ def launch(  # noqa: PLR0913, PLR0917
     style: int,
     group: int,
     layout: Layout | None = None,
-    exact: bool = True,
 ) -> None:
     """Write to `out`, and where they are given to `scales` and `total`."""
     x = rows(x)
@@ -103,7 +102,7 @@ def launch(  # noqa: PLR0913, PLR0917
         WEIGHT_IN_FLOAT=style == WEIGHT_IN_FLOAT, RESIDUAL=residual is not None,
         QUANT=NO_QUANT if limits is None else STATIC if scale is not None else DYNAMIC,
         LOW=limits.low if limits else 0, HIGH=limits.high if limits else 0,
-        ROUNDED=bool(limits and limits.rounded), SMALLEST=SMALLEST_SCALE, EXACT=exact,
+        ROUNDED=bool(limits and limits.rounded), SMALLEST=SMALLEST_SCALE,
         num_warps=layout.warps,
     )  # fmt: skip
 
@@ -114,7 +113,6 @@ def _rms_norm(  # type: ignore[no-untyped-def]  # noqa: PLR0913, PLR0917
     WIDTH: tl.constexpr, COLUMNS: tl.constexpr, GROUPS: tl.constexpr, ROWS: tl.constexpr,
     GROUPED: tl.constexpr, WEIGHT_IN_FLOAT: tl.constexpr, RESIDUAL: tl.constexpr, QUANT: tl.constexpr,
     LOW: tl.constexpr, HIGH: tl.constexpr, ROUNDED: tl.constexpr, SMALLEST: tl.constexpr,
-    EXACT: tl.constexpr,
 ) -> Any:  # fmt: skip
     line = tl.arange(0, ROWS * GROUPS)[:, None]
     row = tl.program_id(0).to(tl.int64) * ROWS + line // GROUPS
@@ -122,7 +120,7 @@ def _rms_norm(  # type: ignore[no-untyped-def]  # noqa: PLR0913, PLR0917
     column = first + tl.arange(0, COLUMNS)[None, :]
     inside = column < WIDTH
     there = (first < WIDTH) & (row < count)
-    by = tl.load(weight + column, mask=inside, other=0.0, eviction_policy="evict_last").to(tl.float32)
+    by = tl.load(weight + column, mask=inside, other=0.0, eviction_policy="evict_last")
     if ROWS > 1:
         inside &= row < count
     value = tl.load(x + row * x_stride + column, mask=inside, other=0.0, eviction_policy="evict_first")
@@ -138,13 +136,12 @@ def _rms_norm(  # type: ignore[no-untyped-def]  # noqa: PLR0913, PLR0917
     if GROUPS > 1:
         squares = tl.sum(squares, 0, keep_dims=True)
     wide = wide * (1.0 / tl.sqrt_rn(squares / WIDTH + eps))
-    if not WEIGHT_IN_FLOAT:
-        wide = wide.to(dtype).to(tl.float32)
-    result = (wide * by).to(dtype)
+    factor = wide if WEIGHT_IN_FLOAT else wide.to(dtype)
+    result = (factor.to(tl.float32) * by.to(tl.float32)).to(dtype)
     if QUANT == 0:
         tl.store(out + row * WIDTH + column, result, mask=inside)
     else:
         quantized_lines(
             result.to(tl.float32), row, first, column, inside, there, scale, out, scales,
-            WIDTH, COLUMNS, GROUPED, QUANT, LOW, HIGH, ROUNDED, SMALLEST, EXACT,
+            WIDTH, COLUMNS, GROUPED, QUANT, LOW, HIGH, ROUNDED, SMALLEST,
         )  # fmt: skip

@@ -7,8 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 import triton
 import triton.language as tl
+
+SATURATES: tl.constexpr = tl.constexpr(torch.version.hip is None and not triton.knobs.runtime.interpret)
+"""Whether a cast to a float of 8 bits gives the largest for what is larger; NaN stays NaN."""
 
 
 def lines_of(columns: int, group: int) -> tuple[int, int]:
@@ -26,11 +30,16 @@ def tile_of(width: int, group: int) -> tuple[int, int]:
 
 
 @triton.jit  # type: ignore[untyped-decorator]
+def rounded_product(x, by) -> Any:  # type: ignore[no-untyped-def]
+    """Of two tensors of one dtype, rounded to it: two products an instruction, where they are halves."""
+    return (x.to(tl.float32) * by.to(tl.float32)).to(x.dtype)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
 def quantized_lines(  # type: ignore[no-untyped-def]  # noqa: PLR0913, PLR0917
     wide, row, first, column, inside, there, scale, out, scales,
     WIDTH: tl.constexpr, COLUMNS: tl.constexpr, GROUPED: tl.constexpr, QUANT: tl.constexpr,
     LOW: tl.constexpr, HIGH: tl.constexpr, ROUNDED: tl.constexpr, SMALLEST: tl.constexpr,
-    EXACT: tl.constexpr,
 ) -> Any:  # fmt: skip
     """`row`, each line's `first` column, and whether it is `there` are (lines, 1); `wide` is 0 outside."""
     if QUANT == 1:
@@ -40,19 +49,12 @@ def quantized_lines(  # type: ignore[no-untyped-def]  # noqa: PLR0913, PLR0917
         by = tl.maximum(tl.div_rn(largest, tl.full(largest.shape, HIGH, tl.float32)), SMALLEST)
         count: tl.constexpr = WIDTH // COLUMNS if GROUPED else 1
         tl.store(scales + row * count + first // COLUMNS, by, mask=there)
-    inverse = tl.div_rn(tl.full(by.shape, 1.0, tl.float32), by)
-    scaled = wide * inverse
-    if QUANT == 1:
-        scaled = tl.minimum(tl.maximum(scaled, LOW), HIGH)  # what is infinite has no remainder
-    if EXACT:
-        # The quotient as a division rounds it, without one: the remainder of a first guess, divided too.
-        remainder = tl.fma(-scaled, tl.broadcast_to(by, wide.shape), wide)
-        scaled = tl.fma(remainder, tl.broadcast_to(inverse, wide.shape), scaled)
+    scaled = wide * tl.div_rn(tl.full(by.shape, 1.0, tl.float32), by)
     if ROUNDED:
         # To the nearest, ties to even: at this size a float32 has no bits for fractions.
         scaled = tl.minimum(tl.maximum(scaled, LOW), HIGH)
         scaled = (scaled + 12582912.0) - 12582912.0
-    else:
+    elif not SATURATES:
         scaled = tl.maximum(scaled, LOW, propagate_nan=tl.PropagateNan.ALL)
         scaled = tl.minimum(scaled, HIGH, propagate_nan=tl.PropagateNan.ALL)
     tl.store(out + row * WIDTH + column, scaled.to(out.dtype.element_ty), mask=inside)
@@ -68,5 +70,5 @@ def quantized_tile(  # type: ignore[no-untyped-def]  # noqa: PLR0913, PLR0917
     first = tl.arange(0, GROUPS)[:, None] * COLUMNS
     quantized_lines(
         wide, row, first, column, inside, first < WIDTH, scale, out, scales,
-        WIDTH, COLUMNS, GROUPS > 1, QUANT, LOW, HIGH, ROUNDED, SMALLEST, True,
+        WIDTH, COLUMNS, GROUPS > 1, QUANT, LOW, HIGH, ROUNDED, SMALLEST,
     )  # fmt: skip

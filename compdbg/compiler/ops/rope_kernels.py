@@ -14,6 +14,7 @@ from torch import Tensor
 
 from compdbg.compiler.ops.layouts import Layout, blocks_of_heads
 from compdbg.compiler.ops.norms import WEIGHT_IN_FLOAT
+from compdbg.compiler.ops.quant_kernel import rounded_product
 
 
 def norm_rotate(
@@ -150,15 +151,8 @@ def _store_pairs(  # type: ignore[no-untyped-def]
 @triton.jit  # type: ignore[untyped-decorator]
 def _normed(x, by, weight, WEIGHT_IN_FLOAT: tl.constexpr) -> Any:  # type: ignore[no-untyped-def]
     wide = x.to(tl.float32) * by
-    if not WEIGHT_IN_FLOAT:
-        wide = wide.to(x.dtype).to(tl.float32)
-    return (wide * weight.to(tl.float32)).to(x.dtype)
-
-
-@triton.jit  # type: ignore[untyped-decorator]
-def _product(x, by) -> Any:  # type: ignore[no-untyped-def]
-    """Rounded to the dtype, as a product of its own is."""
-    return (x.to(tl.float32) * by.to(tl.float32)).to(x.dtype).to(tl.float32)
+    factor = wide if WEIGHT_IN_FLOAT else wide.to(x.dtype)
+    return (factor.to(tl.float32) * weight.to(tl.float32)).to(x.dtype)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -168,21 +162,23 @@ def _turned(  # type: ignore[no-untyped-def]  # noqa: PLR0913, PLR0917
     NORM: tl.constexpr, WEIGHT_IN_FLOAT: tl.constexpr,
 ) -> Any:  # fmt: skip
     first, second = _pairs(place, inside, WIDTH, HALF, INTERLEAVED)
-    if not ROTATE:
-        return first, second
-    one = tl.zeros((1, 1), tl.int32)
-    cos_first, cos_second = _pairs(cos + one, one == 0, WIDTH, HALF, INTERLEAVED)
-    sin_first, sin_second = _pairs(sin + one, one == 0, WIDTH, HALF, INTERLEAVED)
+    same = tl.zeros(inside.shape, tl.int32)
     if NORM:
-        weight_first, weight_second = _pairs(weight + one, one == 0, WIDTH, HALF, INTERLEAVED)
+        weight_first, weight_second = _pairs(weight + same, inside, WIDTH, HALF, INTERLEAVED)
         wide_first, wide_second = first.to(tl.float32), second.to(tl.float32)
         squares = tl.sum(wide_first * wide_first + wide_second * wide_second, 1, keep_dims=True)
         by = 1.0 / tl.sqrt_rn(squares / WIDTH + eps)
         first = _normed(first, by, weight_first, WEIGHT_IN_FLOAT)
         second = _normed(second, by, weight_second, WEIGHT_IN_FLOAT)
-    turned_first = _product(first, cos_first) - _product(second, sin_first)
-    turned_second = _product(second, cos_second) + _product(first, sin_second)
-    return turned_first.to(first.dtype), turned_second.to(first.dtype)
+    if ROTATE:
+        # Each line reads the angles again, so that they lie in registers as the heads do.
+        cos_first, cos_second = _pairs(cos + same, inside, WIDTH, HALF, INTERLEAVED)
+        sin_first, sin_second = _pairs(sin + same, inside, WIDTH, HALF, INTERLEAVED)
+        one, minus = rounded_product(first, cos_first), rounded_product(second, sin_first)
+        two, plus = rounded_product(second, cos_second), rounded_product(first, sin_second)
+        first = (one.to(tl.float32) - minus.to(tl.float32)).to(one.dtype)
+        second = (two.to(tl.float32) + plus.to(tl.float32)).to(one.dtype)
+    return first, second
 
 
 @triton.jit  # type: ignore[untyped-decorator]
