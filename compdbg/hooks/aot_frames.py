@@ -18,6 +18,7 @@ from compdbg.hooks.base import Hook, Part, Patches, Target, contained
 from compdbg.hooks.current import compile_id
 from compdbg.hooks.frame_calls import tallies_of
 from compdbg.hooks.requests import request_of
+from compdbg.hooks.transformed import record_code
 
 NAME = "aot_frames"
 CAPTURE = Target("torch._dynamo.convert_frame:_fullgraph_capture_frame", ("frame",), "2.13-2.14.1", True)
@@ -74,6 +75,7 @@ def _around_made(original: Callable[..., Any]) -> Callable[..., Any]:
                 code = self._artifacts.original_code
                 record = compiling.close(code)
                 if record is not None:
+                    record_code(record, self.fn.__code__)
                     _end(record, "compiled")
                     _not_called_yet(code)
 

@@ -210,9 +210,7 @@ class Actions(Screen[None]):
         page = self.pane.page
         if page is None:
             return
-        text = as_markdown(page)
-        self.explorer.copy_to_clipboard(text)
-        self.say(f"copied {len(text.splitlines())} lines of Markdown")
+        self.explorer.copy(as_markdown(page))
 
     def action_edit(self) -> None:
         where = self.pane.page.where if self.pane.page is not None else None

@@ -16,8 +16,9 @@ from textual.screen import Screen
 from compdbg.store.embedded import is_report
 from compdbg.store.reader import CannotRead
 from compdbg.tui import keys
+from compdbg.tui.clipboard import at_home, copy
 from compdbg.tui.glyphs import has_unicode
-from compdbg.tui.palette import Findings
+from compdbg.tui.palette import Findings, Palette
 from compdbg.tui.pane import Pane
 from compdbg.tui.screen import Main
 from compdbg.tui.session import Session
@@ -56,6 +57,7 @@ class Explorer(App[None]):
         self._main: Main | None = None
         self._pause = EVERY_S
         self._writing_since: float | None = None
+        self._making: set[str] = set()
         for theme in THEMES:
             self.register_theme(theme)
 
@@ -129,13 +131,16 @@ class Explorer(App[None]):
 
     def prepare(self, place: Place) -> None:
         """Have the view of a place made in the background, and drawn when it is there."""
+        if place.name in self._making:
+            return
+        self._making.add(place.name)
         self._tell(place, f"preparing {place.title}", None)
 
         def make() -> None:
             self.session.make(place, lambda *how: self.call_from_thread(self._tell, place, *how))
             self.call_from_thread(self._prepared, place)
 
-        self.run_worker(make, thread=True, group=f"make {place.name}", exclusive=True)
+        self.run_worker(make, thread=True, group="make")
 
     def _tell(self, place: Place, what: str, part: float | None) -> None:
         """Say how far the view of a place is, where one waits for it."""
@@ -144,6 +149,7 @@ class Explorer(App[None]):
             self.main.frame()
 
     def _prepared(self, place: Place) -> None:
+        self._making.remove(place.name)
         if not self._closing and self.main.level.place.name == place.name:
             self.main.grown()
 
@@ -202,6 +208,10 @@ class Explorer(App[None]):
         else:
             self.set_timer(self._pause, self._look)
 
+    def action_command_palette(self) -> None:
+        if not isinstance(self.screen, Palette):
+            self.push_screen(Palette(unicode=self.unicode))
+
     def open_finding(self, id: str) -> None:
         """The page of a finding, from wherever one is."""
         finding, source = self.session.finding(id), self.session.source
@@ -212,6 +222,21 @@ class Explorer(App[None]):
         level.key, level.number = level.place.key(finding), source.findings.index(finding)
         self.main.show()
         self.main.action_enter()
+
+    def copy(self, text: str) -> None:
+        """To the terminal's clipboard, and to others: those may take a moment."""
+        self.copy_to_clipboard(text)
+
+        def write() -> None:
+            path = copy(text)
+            also = f"; it is in {at_home(path)} too" if path is not None else ""
+            self.call_from_thread(said, f"copied {len(text.splitlines())} lines of Markdown{also}")
+
+        def said(what: str) -> None:
+            if not self._closing:
+                self.main.say(what)
+
+        self.run_worker(write, thread=True, group="copy", exclusive=True)
 
     def write_report(self) -> None:
         """Write the run as one HTML file into the current directory; by a process of its own."""

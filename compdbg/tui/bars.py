@@ -70,16 +70,30 @@ class Header(Bar):
 
     def show(self, trail: Sequence[str], right: Sequence[tuple[str, str]]) -> None:
         width = max(10, self.app.size.width - 2)
-        path = clean(" › ".join(trail)) if self.unicode else clean(" > ".join(trail))
-        end = "  ".join(clean(text) for text, _ in right)
-        room = width - cell_len(end) - 2
-        if cell_len(path) > room:
-            path = f"{set_cell_size(path, max(0, room - 1))}…"
-        gap = " " * max(1, width - cell_len(path) - cell_len(end))
-        tail = [
-            (clean(t) + ("  " if n + 1 < len(right) else ""), role, "") for n, (t, role) in enumerate(right)
-        ]
+        said = [(_without_middle(clean(text), width * 2 // 5), role) for text, role in right]
+        end = sum(cell_len(text) + 2 for text, _ in said) - 2
+        path = _path([clean(one) for one in trail], width - end - 2)
+        gap = " " * max(1, width - cell_len(path) - end)
+        tail = [(text + "  " * (n + 1 < len(said)), role, "") for n, (text, role) in enumerate(said)]
         self.say([(path, "title", ""), (gap, "", ""), *tail])
+
+
+def _path(trail: Sequence[str], room: int) -> str:
+    """The way here, its end above all: what does not fit is left out behind its first step."""
+    shown = " › ".join(trail)
+    for n in range(2, len(trail)):
+        if cell_len(shown) <= room:
+            break
+        shown = " › ".join([trail[0], "…", *trail[n:]])
+    return shown if cell_len(shown) <= room else f"{set_cell_size(shown, max(0, room - 1))}…"
+
+
+def _without_middle(text: str, room: int) -> str:
+    """A name that is told from others by its end as well as by its beginning."""
+    if len(text) <= room:
+        return text
+    half = max(1, (room - 1) // 2)
+    return f"{text[:half]}…{text[-half:]}"
 
 
 class Tabs(Bar):
@@ -123,7 +137,10 @@ class Footer(Bar):
     DEFAULT_CSS = "Footer { background: $panel; padding: 0 1; }"
 
     def show(self, keys: Sequence[tuple[str, str, str]], note: str = "") -> None:
-        parts: list[tuple[str, str, str]] = [(f"{clean(note)}  ", "warn", "")] if note else []
+        said = clean(note)
+        if cell_len(said) > self.app.size.width - 2:
+            said = f"{set_cell_size(said, max(0, self.app.size.width - 3))}…"
+        parts: list[tuple[str, str, str]] = [(f"{said}  ", "warn", "")] if said else []
         used = sum(cell_len(text) for text, _, _ in parts)
         for key, text, action in keys:
             size = cell_len(f"{key} {text}  ")

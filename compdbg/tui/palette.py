@@ -1,15 +1,33 @@
-"""What the command palette offers beside the keys: the findings of the run."""
+"""The command palette: the keys by name, the findings of the run; drawn in ASCII where the rest is."""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from textual.command import DiscoveryHit, Hit, Hits, Provider
+from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
+
+from compdbg.tui.glyphs import plain
 
 if TYPE_CHECKING:
     from compdbg.tui.app import Explorer
+
+
+class Palette(CommandPalette):
+    """Textual's own, with lines and signs that each terminal has."""
+
+    DEFAULT_CSS = """
+    Palette.-ascii {
+        & #--input, & #--input.--list-visible { border: none; border-bottom: ascii $edge; }
+        & SearchIcon, & LoadingIndicator { display: none; }
+        & CommandList { border: none; scrollbar-size-vertical: 0; }
+    }
+    """
+
+    def __init__(self, *, unicode: bool) -> None:
+        classes = "" if unicode else "-ascii"
+        super().__init__(placeholder="a key's or a finding's words", id="--command-palette", classes=classes)
 
 
 class Findings(Provider):
@@ -30,4 +48,7 @@ class Findings(Provider):
         explorer = cast("Explorer", self.app)
         source = explorer.session.source
         found = source.findings if source is not None else []
-        return [(f"{f.id} {f.severity}: {f.title}", partial(explorer.open_finding, f.id)) for f in found]
+        shown = str if explorer.unicode else plain
+        return [
+            (shown(f"{f.id} {f.severity}: {f.title}"), partial(explorer.open_finding, f.id)) for f in found
+        ]

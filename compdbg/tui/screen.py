@@ -222,7 +222,10 @@ class Main(Actions):
         if view is None:
             what, part = self.doing
             done = "" if part is None else f"  {'█' * int(30 * part):░<30} {part:4.0%}"
-            return [(f"{what} …{done}", "title"), *((line, "") for line in self.session.known)]
+            return [
+                (f"{what} …{done}", "title"),
+                *((line, "") for line in self.session.known if not self.session.source),
+            ]
         if self.level.page:
             at = f"{self.table.cursor + 1} of {len(view.items)}"
             return [(f"{at} in {self.level.place.title}", "dim")]

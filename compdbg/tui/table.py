@@ -102,7 +102,7 @@ class Table(LineView):
         natural = self._natural
         filled = [i for i, n in enumerate(natural) if n]
         widths = [n if c.wide else min(n, MOST) for n, c in zip(natural, self.columns, strict=True)]
-        room = self.size.width - GUTTER - GAP * max(0, len(filled) - 1)
+        room = self.scrollable_content_region.width - GUTTER - GAP * max(0, len(filled) - 1)
         wide = [i for i, column in enumerate(self.columns) if column.wide and i in filled]
         narrow = sum(w for i, w in enumerate(widths) if i not in wide)
         shrunk = list(widths)
@@ -204,6 +204,9 @@ class Table(LineView):
 
 def _fit(text: str, width: int, align: str) -> str:
     size = cell_len(text)
+    if size > width:
+        text = text.rstrip()
+        size = cell_len(text)
     if size > width:
         return f"{set_cell_size(text, max(0, width - 1))}…" if width > 0 else ""
     return " " * (width - size) + text if align == "right" else text + " " * (width - size)

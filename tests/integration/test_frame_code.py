@@ -64,6 +64,16 @@ def test_frames_and_what_resumes_them_are_decompiled(record_here: Recorder) -> N
 
 
 @pytest.mark.torch
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
+def test_a_frame_compiled_ahead_of_time_is_decompiled(record_here: Recorder) -> None:
+    with record_here() as run:
+        torch.compile(plain, fullgraph=True).aot_compile(((torch.ones(4), torch.ones(4)), {}))
+    (text,) = texts_of(compdbg.load(run.path)).values()
+    assert decompiled(text).text.startswith("def plain(x, y):")
+    assert "__compiled_fn_" in decompiled(text).text
+
+
+@pytest.mark.torch
 def test_no_code_is_recorded_without_source(record_here: Recorder) -> None:
     assert texts_of(recorded(record_here, source=False)) == {}
 

@@ -75,6 +75,8 @@ Open = Callable[..., AbstractAsyncContextManager[Driver]]
 def opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Open:
     """Opens a run in the explorer, at a size, without the user's own settings."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    for clipboard in ("TMUX", "DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(clipboard, raising=False)
 
     @asynccontextmanager
     async def start(folder: Path, size: tuple[int, int] = (80, 24), **options: Any) -> AsyncIterator[Driver]:

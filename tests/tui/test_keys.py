@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from compdbg.events import Where
+from compdbg.tui.clipboard import copied_file
 from compdbg.tui.editor import NoEditor, editor_command
 from compdbg.tui.screen import Main
 from tests.tui.conftest import Open
-from tests.tui.runs import Builder
+from tests.tui.runs import Builder, compiled_with_a_branch
 
 
 async def test_moving_and_the_page_beside(opened: Open, full_run: Path) -> None:
@@ -104,7 +105,34 @@ async def test_the_evidence_is_copied_as_markdown(opened: Open, full_run: Path) 
         assert copied.startswith("### NormRoundFusionPass norm_round on 0/0")
         assert "**wanted** eps=1e-05 of demo.rms\\_norm.default" in copied
         assert "```python" in copied
-        assert "copied" in tui.lines[-1]
+        assert "copied 52 lines of Markdown" in tui.lines[-1]
+        assert copied_file().read_text() == copied
+
+
+async def test_tmux_gets_what_is_copied(
+    opened: Open, full_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It does not take what a program asks the terminal to copy, unless it is told to."""
+    tmux = tmp_path / "tmux"
+    tmux.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/asked; cat > {tmp_path}/buffer\n')
+    tmux.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    async with opened(full_run) as tui:
+        monkeypatch.setenv("TMUX", "socket")
+        await tui.press("f", "y")
+        assert (tmp_path / "asked").read_text() == "load-buffer -w -\n"
+        assert (tmp_path / "buffer").read_text() == tui.app.clipboard
+
+
+async def test_a_long_way_is_told_by_its_end(opened: Open, tmp_path: Path) -> None:
+    run = Builder(tmp_path / "a_program_with_a_long_name-20231114-101112-ab12")
+    run.start()
+    compiled_with_a_branch(run)
+    run.end()
+    async with opened(run.folder) as tui:
+        await tui.press("enter", "enter")
+        assert tui.lines[0].split("  ")[0] == " compdbg › … › Guards"
+        assert tui.lines[0].endswith("a_program_with_…114-101112-ab12")
 
 
 async def test_the_report_is_written(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
 import pytest
 
 from compdbg.events import CompileRequest, FrameStart, SpanBegin, Where
+from compdbg.tui.glyphs import has_unicode
 from compdbg.views.explorer.all import PLACES
 from tests.tui.conftest import Driver, Open
 from tests.tui.runs import Builder, compiled_with_a_branch, everything, started_slowly
@@ -162,6 +164,33 @@ async def test_a_terminal_without_unicode(opened: Open, full_run: Path) -> None:
             await tui.press("escape")
         await tui.press("g")
         assert "x differs" in tui.text
+        await tui.press("ctrl+p", *"norm")
+        assert "NormRoundFusionPass" in tui.text
+        assert tui.text.isascii()
+
+
+@pytest.mark.parametrize(
+    ("environment", "known"),
+    [
+        ({"TERM": "xterm-256color", "LANG": "C.UTF-8"}, True),
+        ({"TERM": "xterm-256color"}, True),
+        ({"TERM": "vt100", "LANG": "C.UTF-8"}, False),
+        ({"TERM": "linux", "LANG": "C.UTF-8"}, False),
+        ({"TERM": "xterm", "LANG": "C", "LC_CTYPE": "C.UTF-8"}, False),  # as Python leaves LANG=C
+        ({"TERM": "xterm", "LC_ALL": "POSIX", "LANG": "en_US.UTF-8"}, False),
+        ({"TERM": "xterm", "LC_ALL": "C.UTF-8", "LANG": "C"}, True),
+        ({"TERM": "xterm", "LC_CTYPE": "en_US.UTF-8", "LANG": "C"}, True),
+    ],
+)
+def test_which_terminals_have_unicode(
+    environment: dict[str, str], known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("TERM", "LC_ALL", "LC_CTYPE", "LANG"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(io.BytesIO(), encoding="utf-8"))
+    assert has_unicode() == known
 
 
 async def test_words_say_what_colours_say(opened: Open, full_run: Path) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from compdbg.events import FrameCode, GeneratedCode, Graph, Piece, TraceArtifact, Where
+from compdbg.events.guards import LOADED
 from compdbg.views.base import Column, Source, View
 from compdbg.views.bytecode import decompiled
 from compdbg.views.code import BYTECODE
@@ -55,11 +56,25 @@ def code_view(source: Source) -> View:
             Column("ops", lambda r: r.ops, wide=True),
             Column("rank", lambda r: "" if r.rank is None else str(r.rank), align="right"),
         ),
-        lines=[f"{counted(len(rows), 'text')} of {counted(len({r.graph for r in rows}), 'graph')}"]
-        if rows
-        else [],
+        lines=_lines(source, rows),
         empty="No graph was recorded: nothing was compiled, or the run was made with --no-source.",
     )
+
+
+def _lines(source: Source, rows: list[TextRow]) -> list[str]:
+    if not rows:
+        return []
+    said = [f"{counted(len(rows), 'text')} of {counted(len({r.graph for r in rows}), 'graph')}"]
+    log = source.run.log
+    known = {(header.process, code.compile_id) for header, code in log.of(FrameCode)}
+    compiled = {(c.process, c.compile_id) for c in source.run.frames.compiles if c.result == "compiled"}
+    without = len(compiled - known) + sum(e.compile_id == LOADED for e in source.run.entries)
+    if without:
+        frames = counted(without, "compiled frame")
+        said.append(
+            f"no bytecode of {frames}: loaded compiled from a cache, or recorded by an earlier compdbg"
+        )
+    return said
 
 
 def _rows(source: Source) -> list[TextRow]:
