@@ -112,7 +112,7 @@ def _made(ranks: str, length: int, device: torch.device) -> Workspace | str:
     if switched_off():
         return "COMPDBG_SYMMETRIC_MEMORY=0"
     if not 1 < count <= MOST_RANKS:
-        return f"{count} ranks"
+        return "one rank" if count == 1 else f"{count} ranks"
     rows, stride = capacity(length)
     if not rows:
         return f"rows of {length} bytes are too long"
