@@ -1,0 +1,106 @@
+"""Compiled fixture models beside their undecorated forwards: batches, settings and the comparison."""
+
+from __future__ import annotations
+
+import torch
+
+from compdbg.compiler import CompilationConfig, CUDAGraphMode, set_forward_context, use_config, warm_up
+from fixtures.models import SIZES, CausalLM, Encoder
+from fixtures.models.attention import OPERATOR
+from fixtures.models.metadata import metadata_of
+from fixtures.serve import Server, warm_up_server
+
+MODES = [mode.name for mode in CUDAGraphMode]
+SHAPES = ("backed", "backed_size_oblivious", "unbacked")
+KINDS = {"llama": {}, "qwen3": {"qk_norm": True}, "experts": {"experts": 4}}
+CAPTURED = [1, 2, 4, 8, 16, 32, 64, 128]
+BLOCKS = 300
+
+
+def settings(mode="PIECEWISE", backend="eager", shapes="backed", splitting_ops=(OPERATOR,), **more):
+    return CompilationConfig(
+        backend=backend,
+        splitting_ops=list(splitting_ops),
+        cudagraph_mode=mode,
+        cudagraph_capture_sizes=CAPTURED,
+        dynamic_shapes_config={"type": shapes},
+        **more,
+    )
+
+
+def close(found, wanted, target):
+    """Equal but for rounding; in bf16 as a whole, since single elements may round apart."""
+    if target == "cpu":
+        torch.testing.assert_close(found, wanted, atol=2e-5, rtol=1e-4)
+        return
+    assert found.shape == wanted.shape
+    distance = (found.double() - wanted.double()).norm() / wanted.double().norm().clamp(min=1e-9)
+    assert distance < 2e-2
+
+
+def decoder(kind, config, target):
+    dtype = torch.bfloat16 if target == "cuda" else torch.float32
+    with use_config(config):
+        return CausalLM.random(SIZES["toy"].with_(**KINDS[kind]), blocks=BLOCKS, device=target, dtype=dtype)
+
+
+def batches(n, target):
+    """Decode: n sequences of different lengths; mixed: one with half of the rows, the rest decoding."""
+    cached = [(7 * i) % 30 for i in range(n)]
+    decode = [(length, 1, [1 + i, 150 + i]) for i, length in enumerate(cached)]
+    prompt = min(max(n // 2, 1), 32)
+    mixed = [(0, prompt, [140, 141]), *decode[: n - prompt]]
+    for sequences, uniform in ((decode, True), (mixed, n == 1)):
+        metadata = metadata_of(sequences, 2, target, uniform_decode=uniform)
+        positions = torch.cat([torch.arange(c, c + new, device=target) for c, new, _ in sequences])
+        yield metadata, positions, uniform
+
+
+def agree(model, sizes, target, caches=True):
+    """Compare with the undecorated forward, the caches of all layers as well."""
+    layers = [layer.self_attn for layer in model.model.layers]
+    for n in sizes:
+        for metadata, positions, uniform in batches(n, target):
+            ids = torch.randint(0, 512, (n,), device=target)
+            before = [layer.kv_cache.clone() for layer in layers]
+            results = []
+            for forward in (model.model, model.model.forward_eager):
+                for layer, cache in zip(layers, before, strict=True):
+                    layer.kv_cache.copy_(cache)
+                with set_forward_context(metadata, uniform_decode=uniform):
+                    hidden = forward(ids, positions)
+                assert hidden.shape[0] == n
+                results.append((hidden, [layer.kv_cache[:, 1:].clone() for layer in layers]))
+            close(results[0][0], results[1][0], target)
+            if caches:
+                for found, wanted in zip(results[0][1], results[1][1], strict=True):
+                    close(found, wanted, target)
+
+
+def warm(model):
+    """Compile and capture all sizes of a decoder, with metadata of the form that is served."""
+    warm_up_server(Server(model, blocks=BLOCKS, max_length=32))
+
+
+def encoder(config, target):
+    dtype = torch.bfloat16 if target == "cuda" else torch.float32
+    with use_config(config):
+        return Encoder.random(SIZES["toy"], device=target, dtype=dtype)
+
+
+def sequences(n, target):
+    """What an encoder takes: n sequences of different lengths."""
+    lengths = 1 + torch.arange(n, device=target)[:, None] * 5 % 12
+    ids = torch.randint(0, 512, (n, 12), device=target)
+    return ids, torch.arange(12, device=target) < lengths
+
+
+def encodings_agree(model, sizes, target):
+    """The same for an encoder, after its captures."""
+    warm_up(model, lambda n: sequences(n, target))
+    for n in sizes:
+        given = sequences(n, target)
+        found, wanted = model(*given), model.forward_eager(*given)
+        assert found["pooled"].shape == (n, 64)
+        for name, value in wanted.items():
+            close(found[name], value, target)
