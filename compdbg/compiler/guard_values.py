@@ -55,10 +55,20 @@ def qualified(value: Any) -> str:
     name = getattr(value, "__qualname__", None) or getattr(value, "__name__", type(value).__name__)
     full = f"{getattr(value, '__module__', '') or ''}.{name}"
     if isinstance(value, type):
-        codes = [_of(f.__code__) for cls in value.__mro__ for f in functions_of(cls, _without(cls))]
+        codes = [_code_of(f) for cls in value.__mro__ for f in functions_of(cls, _without(cls))]
         return f"{full} #{_joined(tuple(codes))}" if codes else full
-    code = getattr(getattr(value, "__func__", value), "__code__", None)
-    return f"{full} #{_of(code)}" if isinstance(code, types.CodeType) else full
+    function = getattr(value, "__func__", value)
+    return f"{full} #{_code_of(function)}" if isinstance(function, types.FunctionType) else full
+
+
+def _code_of(function: types.FunctionType) -> str:
+    """Code and defaults: torch 2.11 has no guards on those of a function that it inlines."""
+    given = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
+    own = _of(function.__code__)
+    if not given:
+        return own
+    texts = [shown(value) if is_plain(value) or has_name(value) else type(value).__name__ for value in given]
+    return _joined((own, *texts))
 
 
 def _without(cls: type) -> tuple[str, ...]:
