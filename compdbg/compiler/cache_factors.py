@@ -130,8 +130,10 @@ def operators_by_name(names: Iterable[str]) -> dict[str, str]:
             suffix = "" if overload._overloadname == "default" else f".{overload._overloadname}"
             label = f"op {name}{suffix}"
             found[f"{label} schema"] = f"{overload._schema} {sorted(map(str, overload.tags))}"
-            found[f"{label} fake"] = _code_of(_fake_of(name))
-            found |= {f"{label} {key}": value for key, value in _registered(name).items()}
+            fake = _fake_of(name)
+            found[f"{label} fake"] = _code_of(fake)
+            others = {key: value for key, value in _registered(name).items() if fake is None or key != "Meta"}
+            found |= {f"{label} {key}": value for key, value in others.items()}
     return found
 
 

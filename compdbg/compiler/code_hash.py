@@ -3,7 +3,8 @@
 Followed are functions, classes and modules by the names that code mentions, and the plain values
 that globals, closures and defaults have now. torch, Python and other installed packages are not
 followed: their versions stand in a cache key by themselves. What code assigns to, or keeps in a
-list, dict or set, is taken for its state, unless that stands in a global named in capitals.
+list, dict or set, is taken for its state, unless that stands in a global named in capitals; but the
+statements are compared that the file makes it with.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any
 import torch
 
 from compdbg.compiler.canonical import canonical, is_plain
+from compdbg.compiler.module_text import deciding_statements, global_names
 
 CODE = (type, types.FunctionType, types.MethodType)
 _OURS = str(Path(__file__).parents[1]) + os.sep
@@ -81,7 +83,7 @@ class _Walk:
         self._add(f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__', thing)}")
         file = file_of(thing)
         if file is not None and not file.startswith(_OURS):
-            self._add(_content_hash(file))
+            self._add(_said_of(thing, file))
         if isinstance(thing, types.FunctionType):
             self._function(thing)
         elif isinstance(thing, type):
@@ -98,7 +100,7 @@ class _Walk:
         for name, value in _closure(function).items():
             if name not in _assigned(code):
                 self._value(value)
-        names = _names(code)
+        names = global_names(code)
         for name in sorted(names & function.__globals__.keys() - _assigned(code)):
             self._value(function.__globals__[name], names, constant=name.isupper())
 
@@ -144,17 +146,21 @@ def file_of(thing: Any) -> str | None:
         return None
 
 
+def _said_of(thing: Any, file: str) -> str:
+    """What its file says of a class, and of what code uses; all of it of a module."""
+    if isinstance(thing, types.ModuleType):
+        return _content_hash(file)
+    if isinstance(thing, types.FunctionType):
+        return deciding_statements(file, global_names(thing.__code__))
+    return deciding_statements(file, {str(getattr(thing, "__qualname__", "")).partition(".")[0]})
+
+
 def _content_hash(file: str) -> str:
     """Nothing for a file that can't be read, or is none (`<stdin>`): its code is known all the same."""
     try:
         return hashlib.sha256(Path(file).read_bytes()).hexdigest()
     except OSError:
         return ""
-
-
-def _names(code: types.CodeType) -> set[str]:
-    inner = (_names(constant) for constant in code.co_consts if inspect.iscode(constant))
-    return set(code.co_names).union(*inner)
 
 
 @functools.cache

@@ -93,7 +93,7 @@ class ModelCache:
             found = self._try(path, key, arguments, refused)
             if found is not None:
                 return found
-        result, reason, changed = refused[0]
+        result, reason, changed = min(refused, key=_how_far)
         self.cache.say(key, self.place, result, reason=reason, nearest_key=key, changed_factors=changed)
         return None
 
@@ -210,6 +210,12 @@ class Refused(Exception):
     def __init__(self, changed: list[Any]) -> None:
         super().__init__("changed: " + ", ".join(change.name for change in changed))
         self.changed = changed
+
+
+def _how_far(refused: tuple[str, str, list[Any] | None]) -> tuple[bool, int]:
+    """An entry with fewer differences is nearer; one that can't be used at all is told first."""
+    _, _, changed = refused
+    return changed is not None, len(changed or ())
 
 
 def _time_of(path: Path) -> float:
