@@ -19,7 +19,7 @@ import torch
 from benchmarks.fused_kernels import compiled, plan, ways_to_lay_out
 
 ROOT = Path(__file__).parent.parent
-SHARES = 12
+SHARES = 8
 
 
 def started() -> list[subprocess.Popen[bytes]]:

@@ -1,7 +1,6 @@
 """Fusions and their kernels on a GPU: right, fast, and what they are worth in a model.
 
-    python -m benchmarks.gpu_fusions --out results --only copy ahead checks kernels attention layouts
-    python -m benchmarks.gpu_fusions --out results --only copy products model alone program
+    python -m benchmarks.gpu_fusions --out results        # about 5 minutes on an H200
     python -m benchmarks.gpu_fusions --device cpu --small --out results
 
 Each section stands alone: one that fails is reported, and the next one runs. What was measured so
@@ -24,7 +23,7 @@ from typing import Any
 
 import torch
 
-from benchmarks import fused_kernels, fused_models, fused_programs, fused_warm_up
+from benchmarks import fused_kernels, fused_products, fused_programs, fused_warm_up, fused_workers
 from benchmarks.gpu_compiler import machine
 from benchmarks.graph_timing import copy_bandwidth
 
@@ -44,6 +43,8 @@ class Run:
         self.results: Row = {**earlier, "machine": machine(options.device)}
         self.workers: list[Any] = []
         """Processes that compile ahead, for kernels to be timed."""
+        self.models: list[Any] = []
+        """Those that have a model each."""
         self.reserve = 0.0
         """Seconds that are to be left to later sections."""
 
@@ -80,8 +81,14 @@ class Run:
 
 def ahead(run: Run) -> Row:
     """Start to compile what is timed later, beside what is not timed."""
+    run.models = fused_workers.started(run)
     run.workers = fused_warm_up.started() if run.options.device == "cuda" else []
-    return {"processes": len(run.workers)}
+    return {"processes": len(run.workers) + len(run.models)}
+
+
+def model(run: Run) -> Row:
+    """All fusions on against off, and each alone."""
+    return fused_workers.measured(run, run.models or fused_workers.started(run))
 
 
 def copy(run: Run) -> Row:
@@ -93,7 +100,7 @@ def copy(run: Run) -> Row:
 
 def checks(run: Run) -> Row:
     """The tests marked `gpu` of the kernels: against float64, also slow ones."""
-    tests = ["test_fused_kernels.py", "test_fusion_proof.py", "test_fusions_on_models.py"]
+    tests = ["test_fused_kernels.py", "test_fusion_proof.py"]
     return tests_of("gpu", "gpu", tests, run)
 
 
@@ -130,14 +137,13 @@ def tests_of(name: str, marks: str, tests: list[str], run: Run) -> Row:
 SECTIONS: dict[str, tuple[Callable[[Run], Any], float]] = {
     "copy": (copy, 0),
     "ahead": (ahead, 0),
-    "checks": (checks, 150),
-    "products": (fused_models.products, 0),
-    "model": (fused_models.model, 60),
-    "alone": (fused_models.alone, 30),
-    "program": (fused_programs.programs, 0),
+    "checks": (checks, 130),
+    "model": (model, 90),
     "kernels": (kernels, 60),
-    "attention": (fused_kernels.attention, 5),
-    "layouts": (fused_kernels.layouts, 5),
+    "products": (fused_products.products, 40),
+    "attention": (fused_kernels.attention, 35),
+    "layouts": (fused_kernels.layouts, 25),
+    "program": (fused_programs.programs, 0),
 }
 """What each section runs, and the seconds that it leaves to those after it."""
 
@@ -158,6 +164,8 @@ def main() -> None:
     run = Run(options)
     for name, (measure, reserve) in SECTIONS.items():
         run.section(name, measure, reserve)
+    for process in [*run.workers, *(worker.process for worker in run.models)]:
+        process.kill()
     print(json.dumps(run.results.get("kernels", {}).get("verdict"), indent=1))
 
 

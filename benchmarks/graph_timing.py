@@ -7,6 +7,8 @@ timed as they are.
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -21,10 +23,14 @@ MOST_LAUNCHES = 64
 
 
 def copy_bandwidth(device: str) -> float:
-    """GB/s read and written by a large copy."""
-    count = 2**30 if device == "cuda" else 2**22
-    source, target = torch.ones(count, dtype=torch.uint8, device=device), None
+    """GB/s read and written by a large copy, once clocks have risen."""
+    count = 2**31 if device == "cuda" else 2**22
+    source = torch.ones(count, dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
+    until = time.perf_counter() + 0.5
+    while device == "cuda" and time.perf_counter() < until:
+        target.copy_(source)
+        torch.cuda.synchronize()
     return 2 * count / timed_calls(lambda: target.copy_(source), [()], 8, device) / 1e3
 
 
@@ -81,8 +87,19 @@ def captured_calls(
     torch.cuda.current_stream().wait_stream(stream)
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        kept = [call(*sets[i % len(sets)]) for i in range(launches)]
+    gc.collect()
+    gc.disable()  # what is freed during a capture, a module or another graph, breaks it
+    try:
+        with torch.cuda.graph(graph):
+            kept = [call(*sets[i % len(sets)]) for i in range(launches)]
+    except BaseException:
+        with contextlib.suppress(Exception):
+            graph.reset()
+        with contextlib.suppress(Exception), torch.cuda.graph(torch.cuda.CUDAGraph()):
+            pass  # torch takes a capture that failed for still under way until another succeeds
+        raise
+    finally:
+        gc.enable()
     return graph, kept
 
 

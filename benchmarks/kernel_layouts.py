@@ -22,7 +22,7 @@ Choice = Layout | None
 
 def choices(small: bool, eps: float) -> Iterator[Any]:
     """Name, tokens, width, choices, and what makes inputs and a call of a choice."""
-    for tokens, width in ((8192, 2048), (8192, 4096), (8192, 8192), (64, 4096), (1, 4096)):
+    for tokens, width in ((8192, 4096), (64, 4096), (8192, 8192), (8192, 2048), (1, 4096)):
         padded = [Layout(1, width, warps) for warps in (2, 4, 8, 16, 32)]
         several = [Layout(2, width, warps) for warps in (8, 16)] if width < 8192 else []
         for name, parts in NORMS.items():
@@ -42,6 +42,7 @@ class Parts(NamedTuple):
     residual: bool
     static: bool
     group: int = 0
+    quantised: bool = True
 
 
 NORMS = {
@@ -49,6 +50,7 @@ NORMS = {
     "norm+per-token": Parts(False, False),
     "norm+group128": Parts(False, False, 128),
     "residual+norm+per-token": Parts(True, False),
+    "residual+norm": Parts(True, False, quantised=False),
 }
 
 
@@ -62,7 +64,7 @@ def norm(choice: Choice, parts: Parts, tokens: int, width: int, eps: float) -> t
 
     def use(*tensors: Tensor) -> Any:
         x, weight = tensors[0], tensors[-1]
-        out = torch.empty_like(x, dtype=FP8)
+        out = torch.empty_like(x, dtype=FP8 if parts.quantised else BF16)
         count = width // parts.group if parts.group else 1
         scales = None if parts.static else x.new_empty((tokens, count), dtype=torch.float32)
         total = torch.empty_like(x) if parts.residual else None
