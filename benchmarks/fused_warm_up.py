@@ -28,6 +28,7 @@ def started() -> list[subprocess.Popen[bytes]]:
     command = [sys.executable, "-m", "benchmarks.fused_warm_up"]
     shares = range(min(SHARES, max(1, (os.cpu_count() or 2) - 2)))
     quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": ROOT}
+    quiet["env"] = {**os.environ, "TORCHINDUCTOR_COMPILE_THREADS": "1"}
     return [subprocess.Popen([*command, str(i), str(len(shares))], **quiet) for i in shares]
 
 
