@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
 
 from compdbg.compiler.ops import symmetric
 from compdbg.events import ConfigValue
@@ -75,6 +76,21 @@ def test_where_memory_is_not_shared_it_is_told_once(record_here, monkeypatch):
     assert [(event.effective, event.why) for event in told] == [
         ("the process group's all-reduce", "rows are torch.float64")
     ]
+
+
+@pytest.mark.torch
+def test_a_name_that_is_used_again_is_another_group(monkeypatch):
+    made = []
+    monkeypatch.setattr(symmetric, "_workspaces", {})
+    monkeypatch.setattr(symmetric, "_made", lambda ranks, group, *_: made.append(group) or "one rank")
+    for _ in range(2):
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        try:
+            for _ in range(3):
+                assert symmetric.workspace(torch.zeros(2, 4), dist.group.WORLD.group_name) is None
+        finally:
+            dist.destroy_process_group()
+    assert len(made) == 2
 
 
 def test_how_many_rows_fit():

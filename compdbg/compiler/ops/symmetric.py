@@ -64,8 +64,9 @@ def capacity(width_bytes: int) -> tuple[int, int]:
     return LARGEST // stride, stride
 
 
-_workspaces: dict[tuple[str, int], Workspace | str] = {}
-_told: set[tuple[str, str]] = set()
+_workspaces: dict[tuple[str, int], tuple[dist.ProcessGroup, Workspace | str]] = {}
+_told: set[tuple[str, str, str]] = set()
+"""Run, group and reason."""
 
 
 def workspace(x: Tensor, ranks: str) -> Workspace | None:
@@ -76,8 +77,8 @@ def workspace(x: Tensor, ranks: str) -> Workspace | None:
     found = _found(x, ranks)
     if isinstance(found, Workspace):
         return found
-    if (ranks, found) not in _told:
-        _told.add((ranks, found))
+    if (told := (probe.run_name(), ranks, found)) not in _told:
+        _told.add(told)
         probe.emit(
             ConfigValue(
                 key="fuse_allreduce_rms.collective",
@@ -95,19 +96,19 @@ def _found(x: Tensor, ranks: str) -> Workspace | str:
     if x.dtype not in EMPTY:
         return f"rows are {x.dtype}"
     length = x.shape[-1] * x.dtype.itemsize
-    key = ranks, length
-    if key not in _workspaces:
+    group = torch.distributed.distributed_c10d._resolve_process_group(ranks)
+    made_for, found = _workspaces.get((ranks, length), (None, ""))
+    if made_for is not group:  # a name may be used again, for another group
         if torch.cuda.is_current_stream_capturing():
             return f"rows of {length} bytes were first met in a capture; call once before it"
-        _workspaces[key] = _made(ranks, length, x.device)
-    found = _workspaces[key]
+        found = _made(ranks, group, length, x.device)
+        _workspaces[ranks, length] = group, found
     if isinstance(found, Workspace) and x.numel() > found.rows * x.shape[-1]:
         return f"more than {found.rows} rows of {length} bytes at a time"
     return found
 
 
-def _made(ranks: str, length: int, device: torch.device) -> Workspace | str:
-    group = torch.distributed.distributed_c10d._resolve_process_group(ranks)
+def _made(ranks: str, group: dist.ProcessGroup, length: int, device: torch.device) -> Workspace | str:
     count = dist.get_world_size(group)
     if switched_off():
         return "COMPDBG_SYMMETRIC_MEMORY=0"
