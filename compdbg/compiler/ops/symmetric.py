@@ -99,7 +99,7 @@ def _found(x: Tensor, ranks: str) -> Workspace | str:
     group = torch.distributed.distributed_c10d._resolve_process_group(ranks)
     made_for, found = _workspaces.get((ranks, length), (None, ""))
     if made_for is not group:  # a name may be used again, for another group
-        if torch.cuda.is_current_stream_capturing():
+        if x.is_cuda and torch.cuda.is_current_stream_capturing():
             return f"rows of {length} bytes were first met in a capture; call once before it"
         found = _made(ranks, group, length, x.device)
         _workspaces[ranks, length] = group, found
