@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import torch
 from torch import fx
 
-aten = torch.ops.aten
-_VIEWS = frozenset({aten.reshape.default, aten.view.default})
 _ANY_STRIDES = frozenset({"aten", "prims", "compdbg"})
 """Operators of these take any strides; for those of others, and for callers, strides are a promise."""
 
@@ -19,12 +18,25 @@ def takes_parts(node: fx.Node) -> bool:
 
 
 def _takes(user: fx.Node) -> bool:
-    if user.target in _VIEWS:
+    if _is_view(user):
         return takes_parts(user)
     called: Any = (
         user.args[0] if user.target is torch.ops.higher_order.auto_functionalized_v2 else user.target
     )
-    return isinstance(called, torch._ops.OpOverload) and called.namespace in _ANY_STRIDES
+    if not isinstance(called, torch._ops.OpOverload) or called is torch.ops.aten.as_strided.default:
+        return False
+    return called.namespace in _ANY_STRIDES
+
+
+def _is_view(node: fx.Node) -> bool:
+    """Whether a node gives its first argument, or parts of it, in another shape."""
+    target: Any = node.target
+    if target is operator.getitem:
+        return isinstance(node.args[0], fx.Node) and _is_view(node.args[0])
+    if not isinstance(target, torch._ops.OpOverload) or target is torch.ops.aten.as_strided.default:
+        return False
+    schema = target._schema
+    return not schema.is_mutable and any(result.alias_info is not None for result in schema.returns)
 
 
 def replace_by_part(old: fx.Node, part: fx.Node) -> None:
@@ -34,9 +46,8 @@ def replace_by_part(old: fx.Node, part: fx.Node) -> None:
 
 
 def _refresh_views(node: fx.Node) -> None:
-    for user in node.users:
-        if user.target in _VIEWS:
-            args = fx.map_arg(user.args, lambda each: each.meta["val"])
-            target: Any = user.target
-            user.meta["val"] = target(*args)
-            _refresh_views(user)
+    for user in filter(_is_view, node.users):
+        target: Any = user.target
+        args, kwargs = fx.map_arg((user.args, user.kwargs), lambda each: each.meta["val"])
+        user.meta["val"] = target(*args, **kwargs)
+        _refresh_views(user)
