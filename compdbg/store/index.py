@@ -1,13 +1,14 @@
 """An index of a long run: where each event stands in which file, so that one is decoded when it is looked at.
 
 It is built once, kept in `$XDG_CACHE_HOME/compdbg/index`, and used again while the run's files are
-as they were. A run folder stays as it was recorded.
+as they were. A run folder stays as it was recorded. What was not opened for longest makes room.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -19,6 +20,8 @@ from msgspec import Struct
 FORMAT = 1
 LONG = 8_000_000
 """Bytes of events from which on a run is long: reading all of it would be waited for."""
+RUNS = 8
+"""Runs of which an index is kept; with the views beside it, one may be as large as its run."""
 _TYPES = {
     "file": "H",
     "at": "Q",
@@ -110,6 +113,7 @@ def read_index(folder: Path, *, grown: bool = False) -> Index | None:
             for name, code in _TYPES.items():
                 columns[name] = array(code)
                 columns[name].fromfile(file, contents.count)
+        os.utime(kept)
     except (OSError, EOFError, ValueError, msgspec.DecodeError):  # of another length than it says
         return None
     return Index(contents, columns)
@@ -221,5 +225,8 @@ def _keep(index: Index, kept: Path) -> None:
             for name in _TYPES:
                 index.columns[name].tofile(file)
         (kept / "contents.json").write_bytes(msgspec.json.encode(index.contents))
+        os.utime(kept)
+        for unused in sorted(kept.parent.iterdir(), key=lambda one: one.stat().st_mtime)[:-RUNS]:
+            shutil.rmtree(unused, ignore_errors=True)
     except OSError:
         return

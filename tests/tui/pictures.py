@@ -21,9 +21,7 @@ PICTURES = Path(__file__).parents[2] / "docs" / "images"
 WIDE, SMALL = (132, 34), (80, 24)
 
 
-async def picture(
-    run: Path, name: str, keys: str, size: tuple[int, int] = WIDE, theme: str = "compdbg-dark"
-) -> None:
+async def picture(run: Path, into: Path, keys: str, size: tuple[int, int], theme: str) -> None:
     """The screen after some keys."""
     app = Explorer(run, unicode=True)
     async with app.run_test(size=size) as pilot:
@@ -36,12 +34,12 @@ async def picture(
             await pilot.pause()
         drawn = app.export_screenshot(title=f"compdbg tui  {keys}".rstrip())
         fetches_nothing = re.sub(r"@font-face \{.*?\}", "", drawn, flags=re.DOTALL)
-        (PICTURES / f"tui-{name}.svg").write_text(fetches_nothing)
+        into.write_text(fetches_nothing)
 
 
-async def make(folder: Path) -> None:
+async def make(folder: Path, pictures: Path) -> None:
     know_source()
-    PICTURES.mkdir(exist_ok=True)
+    pictures.mkdir(exist_ok=True)
     run = everything(folder / "runs" / "serve-20231114")
     earlier = Builder(folder / "runs" / "serve-20231113")
     again = Builder(folder / "score-20231114", argv=["score.py"])
@@ -50,18 +48,21 @@ async def make(folder: Path) -> None:
         built.start()
         part(built)
         built.end()
-    await picture(run, "home", "")
-    await picture(run, "home-80", "", SMALL, "compdbg-light")
-    await picture(run, "walk-fusion", "f enter")
-    await picture(run, "walk-batch-17", "s 1 7")
-    await picture(run, "walk-guards", "g")
-    await picture(again.folder, "walk-recompiles", "enter enter")
-    await picture(slow.folder, "walk-slow-start", "t j")
-    await picture(run, "walk-failed-capture", "s 3 2")
-    await picture(run, "diff", "d enter")
-    await picture(run, "code", "v j j enter", WIDE, "compdbg-light")
+    for name, of, keys, size, theme in (
+        ("home", run, "", WIDE, "dark"),
+        ("home-80", run, "", SMALL, "light"),
+        ("walk-fusion", run, "f enter", WIDE, "dark"),
+        ("walk-batch-17", run, "s 1 7", WIDE, "dark"),
+        ("walk-guards", run, "g", WIDE, "dark"),
+        ("walk-recompiles", again.folder, "enter enter", WIDE, "dark"),
+        ("walk-slow-start", slow.folder, "t j", WIDE, "dark"),
+        ("walk-failed-capture", run, "s 3 2", WIDE, "dark"),
+        ("diff", run, "d enter", WIDE, "dark"),
+        ("code", run, "v j j enter", WIDE, "light"),
+    ):
+        await picture(of, pictures / f"tui-{name}.svg", keys, size, f"compdbg-{theme}")
 
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as temporary:
-        asyncio.run(make(Path(temporary)))
+        asyncio.run(make(Path(temporary), PICTURES))

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -73,6 +76,20 @@ def test_an_index_is_kept_until_the_run_grows(two_ranks: Path) -> None:
     with (two_ranks / "host-1001.jsonl").open("a") as log:
         log.write("\n")
     assert read_index(two_ranks) is None
+
+
+def test_what_was_not_opened_for_longest_makes_room(
+    two_ranks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "kept"))
+    monkeypatch.setattr(indexing, "RUNS", 2)
+    runs = [two_ranks, *(shutil.copytree(two_ranks, tmp_path / name) for name in ("second", "third"))]
+    for age, run in ((100, runs[0]), (50, runs[1])):
+        build_index(run, lambda part: None)
+        os.utime(home(run), (time.time() - age,) * 2)
+    assert read_index(runs[0]) is not None
+    build_index(runs[2], lambda part: None)
+    assert [home(run).is_dir() for run in runs] == [True, False, True]
 
 
 def test_a_spoiled_index_is_none(two_ranks: Path) -> None:

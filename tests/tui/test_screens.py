@@ -14,6 +14,7 @@ import textual
 
 from compdbg.views.explorer.all import PLACES
 from tests.tui.conftest import Driver, Open
+from tests.tui.pictures import PICTURES, make
 
 ACCEPTED = Path(__file__).parent / "screens"
 PINNED = "8.2."
@@ -53,6 +54,17 @@ async def test_each_screen_is_as_it_was_accepted(
                     differing.append(name)
             await tui.press("escape", "escape", "escape")
     assert not differing, f"screens have changed: {differing}; see {ACCEPTED}/*.new, or accept them"
+
+
+async def test_the_pictures_of_the_documentation_are_what_the_program_draws(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    await make(tmp_path / "made", tmp_path / "images")
+    made = sorted(path.name for path in (tmp_path / "images").iterdir())
+    assert made == sorted(path.name for path in PICTURES.glob("tui-*.svg"))
+    stale = [n for n in made if (tmp_path / "images" / n).read_text() != (PICTURES / n).read_text()]
+    assert not stale, "make them anew: python -m tests.tui.pictures"
 
 
 def accepted(name: str, now: str) -> bool:
