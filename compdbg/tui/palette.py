@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
 
+from compdbg.report.text import clean
 from compdbg.tui.glyphs import plain
 
 if TYPE_CHECKING:
@@ -48,7 +49,8 @@ class Findings(Provider):
         explorer = cast("Explorer", self.app)
         source = explorer.session.source
         found = source.findings if source is not None else []
-        shown = str if explorer.unicode else plain
+        titles = [clean(f"{f.id} {f.severity}: {f.title}") for f in found]
         return [
-            (shown(f"{f.id} {f.severity}: {f.title}"), partial(explorer.open_finding, f.id)) for f in found
+            (title if explorer.unicode else plain(title), partial(explorer.open_finding, f.id))
+            for title, f in zip(titles, found, strict=True)
         ]

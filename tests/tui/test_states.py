@@ -99,7 +99,7 @@ async def test_a_newer_major_schema_is_refused(opened: Open, tmp_path: Path) -> 
         assert "newer than this compdbg can read" in str(tui.app.fault)
 
 
-HOSTILE = "[bold]\x1b[31m[/red] \u202e</script>&\x00\u4f60\u597d`|\udc80 {x} $(rm) \n\t%s" + "w" * 300
+HOSTILE = "[bold]\x1b[31m[/red] \u202e</script>&\x00\u4f60\u597d`| {x} $(rm) \n\t%s" + "w" * 300
 
 
 def spoiled(value: object) -> object:
@@ -115,15 +115,20 @@ KEEP = {"kind", "process", "run", "stage", "reason", "outcome", "text", "before"
 
 
 async def test_hostile_strings_in_every_field(opened: Open, tmp_path: Path) -> None:
-    folder = everything(tmp_path / "run")
+    folder = everything(tmp_path / "run[bold]\x1b[2J")
+    count = 0
     for path in folder.glob("*.jsonl"):
         events = [json.loads(line) for line in path.read_text().splitlines()]
+        count += len(events)
         path.write_text("".join(json.dumps(spoiled(event)) + "\n" for event in events))
     manifest = json.loads((folder / "run.json").read_text())
     (folder / "run.json").write_text(json.dumps({**manifest, "argv": [HOSTILE]}))
     for text in (folder / "payloads").glob("*.txt"):
-        text.write_bytes(HOSTILE.encode("utf-8", "surrogateescape") + text.read_bytes())
+        text.write_bytes(HOSTILE.encode() + b"\x80" + text.read_bytes())
     async with opened(folder) as tui:
+        assert tui.app.session.source is not None
+        log = tui.app.session.source.run.log
+        assert (len(log.records), log.damaged) == (count, 0)
         assert "[bold]\\x1b[31m[/red] \\x202e</script>" in tui.text
         for letter in LETTERS:
             await tui.press(letter)
@@ -134,14 +139,15 @@ async def test_hostile_strings_in_every_field(opened: Open, tmp_path: Path) -> N
             assert tui.app.main.pane.page is None or "of Markdown" in tui.lines[-1]
             assert tui.app.clipboard.replace("\n", "").isprintable()
             await tui.press("escape")
-        await tui.press("ctrl+p")
-        assert tui.app._exception is None
+        await tui.press("h", "ctrl+p", *"f1 error")
+        assert_plain(tui)
+        assert any(line.startswith("  F1 error: ") and "[bold]" in line for line in tui.lines)
 
 
 def assert_plain(tui: Driver) -> None:
-    """Nothing on the screen that a terminal would obey."""
+    """Nothing on the screen, or below its edge, that a terminal would obey."""
     assert tui.app._exception is None
-    assert all(c.isprintable() for line in tui.lines for c in line)
+    assert all(c.isprintable() for line in (*tui.lines, *tui.page.splitlines()) for c in line)
 
 
 @pytest.mark.parametrize("size", [(200, 60), (20, 5)])
