@@ -6,6 +6,7 @@ disturbs the end of the program: what is not there in time is left out.
 
 from __future__ import annotations
 
+import gc
 import os
 import select
 import shlex
@@ -66,6 +67,7 @@ def _in_time(folder: str, overrides: Sequence[str]) -> Found | None:
     worker = os.fork()
     if worker == 0:
         try:
+            gc.disable()  # it ends in a second
             os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
             os.write(write, msgspec.json.encode(_find(folder, overrides)))
         finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import gc
 import re
 import shutil
 import sys
@@ -25,6 +26,7 @@ def source(run: str | None) -> Source:
     from compdbg.store.locate import open_run
 
     opened = Run(open_run(run))
+    gc.freeze()  # what was read stays until the command ends
     return Source(opened, find_all(opened))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -9,6 +10,7 @@ from compdbg.events import Pattern, PatternForm
 from compdbg.findings.base import Cost, Finding
 from compdbg.findings.words import listed
 from compdbg.model.fusion import Fusion, PassFusion, in_words
+from compdbg.model.fusion_rows import Applied
 from compdbg.model.pipeline import SplitPiece
 from compdbg.model.run import Run
 
@@ -20,12 +22,16 @@ _ADVICE = {
 
 
 def fusion_no_candidate(run: Run) -> Iterator[Finding]:
-    fusion = run.fusion
+    fusion, split = run.fusion, _split_graphs(run)
     broken = {problem.pass_name for _, problem in fusion.problems}
+    applied: dict[str, list[Applied]] = defaultdict(list)
+    for each in fusion.applied.values():
+        applied[each.name].append(each)
     for whole in fusion.passes:
         if whole.custom and whole.outcome == "no-candidate" and whole.name not in broken:
-            evidence = [id for a in fusion.applied.values() if a.name == whole.name for id, _ in a.runs][:20]
-            apart = _apart(run, whole)
+            evidence = [id for a in applied[whole.name] for id, _ in a.runs][:20]
+            patterns = [pattern for a in applied[whole.name] for pattern in a.patterns]
+            apart = _apart(whole, patterns, split)
             yield _finding(fusion, whole, evidence) if apart is None else _split(whole, apart, evidence)
 
 
@@ -37,11 +43,18 @@ class _Apart(NamedTuple):
     piece: SplitPiece
 
 
-def _apart(run: Run, whole: PassFusion) -> _Apart | None:
+def _split_graphs(run: Run) -> dict[str, list[SplitPiece]]:
+    """The pieces of each graph that is split at an operator."""
+    pieces: dict[str, list[SplitPiece]] = defaultdict(list)
+    for piece in run.pieces:
+        pieces[piece.graph].append(piece)
+    return {graph: found for graph, found in pieces.items() if any(piece.split_op for piece in found)}
+
+
+def _apart(whole: PassFusion, patterns: list[Pattern], split: dict[str, list[SplitPiece]]) -> _Apart | None:
     """Only the custom ops of a pattern are looked for: those of torch are others before lowering."""
-    patterns = [p for a in run.fusion.applied.values() if a.name == whole.name for p in a.patterns]
-    for graph in {str(row.graph).partition(" ")[0] for row in whole.rows}:
-        pieces = [piece for piece in run.pieces if piece.graph == graph]
+    graphs = dict.fromkeys(str(row.graph).partition(" ")[0] for row in whole.rows)
+    for pieces in [split[graph] for graph in graphs if graph in split]:
         there = {op for piece in pieces for op in piece.op_counts}
         for pattern in patterns:
             ops = list(dict.fromkeys(map(_plain, [*pattern.anchors, *pattern.ops])))

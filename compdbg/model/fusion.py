@@ -53,22 +53,19 @@ class Fusion:
     @cached_property
     def rows(self) -> list[FusionRow]:
         found: list[FusionRow] = []
+        sites: dict[tuple[str, str], list[Site]] = defaultdict(list)
+        for site in self.sites:
+            sites[site.process, site.pass_id].append(site)
+        forms = {(f.pass_name, f.pattern, f.graph): f for _, f in reversed(self.forms)}
         for key, applied in self.applied.items():
-            mine = [s for s in self.sites if (s.process, s.pass_id) == key]
-            found += [self._with_form(row, applied) for row in rows_of(applied, mine)]
+            for row in rows_of(applied, sites[key]):
+                form = forms.get((applied.name, row.pattern or "", row.graph or ""))
+                found.append(_with_form(row, form))
         known = cached_rows(self._log)
         told = {(row.process, name) for row in known for name in (row.pass_, *row.pass_aliases)}
         found += known
         found += [idle_row(i) for i in self.idle if i.outcome != "cached" or (i.process, i.name) not in told]
         return sorted(found, key=lambda r: (not r.custom, r.pass_))
-
-    def _with_form(self, row: FusionRow, applied: Applied) -> FusionRow:
-        """A row without a candidate says in which other form the graph holds its pattern."""
-        if row.outcome != "no-candidate":
-            return row
-        place = (applied.name, row.pattern, row.graph)
-        form = next((f for _, f in self.forms if (f.pass_name, f.pattern, f.graph) == place), None)
-        return row if form is None else msgspec.structs.replace(row, why=in_words(form))
 
     def __iter__(self) -> Iterator[FusionRow]:
         return iter(self.rows)
@@ -107,6 +104,13 @@ class Fusion:
             if piece.shared_with:
                 twins[f"{piece.graph} {piece.shared_with}"] += 1
         return twins
+
+
+def _with_form(row: FusionRow, form: PatternForm | None) -> FusionRow:
+    """A row without a candidate says in which other form the graph holds its pattern."""
+    if form is None or row.outcome != "no-candidate":
+        return row
+    return msgspec.structs.replace(row, why=in_words(form))
 
 
 def _applied(log: Log) -> dict[tuple[str, str], Applied]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
+import gc
 import json
 import operator
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -153,6 +154,11 @@ def read_log(folder: Path) -> Log:
     Raises:
         CannotRead: no run is there, or one of a newer major schema.
     """
+    with _collection_paused():
+        return _read(folder)
+
+
+def _read(folder: Path) -> Log:
     manifest = read_manifest(folder)
     files = sorted(path for path in folder.glob("*.jsonl") if path.is_file())
     contents = [_read_file(path) for path in files]
@@ -179,6 +185,18 @@ def read_log(folder: Path) -> Log:
         lost=read_markers(folder),
         unreadable=[p.name for p, c in zip(files, contents, strict=True) if c.unreadable],
     )
+
+
+@contextmanager
+def _collection_paused() -> Iterator[None]:
+    """What is read stays: to look through it for garbage again and again takes longer than to read it."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 def read_head(folder: Path) -> Log:
