@@ -13,8 +13,11 @@ import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from compdbg.compiler import CompilationConfig
+from compdbg.compiler.effective import resolve
 from compdbg.compiler.passes.fusion.async_tp import AsyncTPPass
 from compdbg.compiler.passes.fusion.collective_fusion import CollectiveFusionPass
+from compdbg.compiler.passes.pass_manager import PostGradPassManager, available_passes
 from compdbg.compiler.ranges import Range
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")]
@@ -118,6 +121,24 @@ def test_products_are_done_beside_collectives_only_where_sizes_may_be_large():
         False,
         True,
     ]
+
+
+@pytest.mark.parametrize(
+    ("flags", "sizes"),
+    [
+        ({"enable_sp": True}, ["1-", "1-2047", "2048-", "7"]),
+        ({"enable_sp": True, "fuse_allreduce_rms": True}, ["2048-"]),
+        ({"enable_all": True}, ["2048-"]),
+    ],
+    ids=str,
+)
+def test_tokens_are_shared_out_where_nothing_quicker_is_on(flags, sizes):
+    config = resolve(CompilationConfig(pass_config=flags), available_passes()).config
+    manager = PostGradPassManager()
+    manager.configure(config)
+    (sharing,) = [p for p in manager.passes if p.name == "SequenceParallelismPass"]
+    ranges = ("1-", "1-2047", "2048-", "7")
+    assert [text for text in ranges if sharing.is_applicable_for_range(Range.parse(text))] == sizes
 
 
 def coalesced(function, *inputs):

@@ -40,9 +40,18 @@ def _imported(place: str) -> MakePass:
     return lambda config: as_pass(_HERE + place)
 
 
+def _sequence_parallelism(config: CompilationConfig) -> InductorPass:
+    """Beside `fuse_allreduce_rms`, which is quicker for few tokens, only where there are many."""
+    from compdbg.compiler.ops.overlapped import OVERLAP_FROM
+    from compdbg.compiler.passes.fusion.sequence_parallelism import SequenceParallelismPass
+
+    both = config.pass_config.fuse_allreduce_rms
+    return SequenceParallelismPass(from_tokens=OVERLAP_FROM if both else 0)
+
+
 _registry: list[tuple[str, MakePass]] = [
     ("eliminate_noops", lambda config: NoOpEliminationPass()),
-    ("enable_sp", _imported("fusion.sequence_parallelism:SequenceParallelismPass")),
+    ("enable_sp", _sequence_parallelism),
     ("fuse_gemm_comms", _imported("fusion.async_tp:AsyncTPPass")),
     ("fuse_allreduce_rms", _imported("fusion.allreduce_rms_fusion:AllReduceRMSNormFusionPass")),
     ("fuse_norm_quant", _imported("fusion.rms_quant_fusion:RMSNormQuantFusionPass")),

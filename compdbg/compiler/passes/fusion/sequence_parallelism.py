@@ -25,19 +25,22 @@ from compdbg.compiler.ranges import Range
 class SequenceParallelismPass(FusionPass):
     """For the group of all ranks, or the `groups` named. Ranges with fewer tokens than ranks are skipped.
 
-    The residual stays shared out from one norm of a graph to the next.
+    The residual stays shared out from one norm of a graph to the next. Ranges that begin below
+    `from_tokens` are left to other passes.
     """
 
-    def __init__(self, groups: tuple[str, ...] | None = None) -> None:
+    def __init__(self, groups: tuple[str, ...] | None = None, from_tokens: int = 0) -> None:
         super().__init__()
         self.groups = (world(),) if groups is None else groups
+        self.from_tokens = from_tokens
 
     def patterns(self) -> Iterator[FusionPattern]:
         for ranks in self.groups:
             yield from reduced_norm_forms(ranks, _shared_out(ranks_in(ranks)))
 
     def is_applicable_for_range(self, compile_range: Range) -> bool:
-        return compile_range.high >= max(map(ranks_in, self.groups))
+        enough = compile_range.high >= max(map(ranks_in, self.groups))
+        return enough and compile_range.low >= self.from_tokens
 
     def __call__(self, graph: fx.Graph) -> None:
         super().__call__(graph)
