@@ -18,7 +18,7 @@ from compdbg.tui.session import Session
 from compdbg.tui.table import Table
 from compdbg.tui.trail import Level
 from compdbg.views.explorer.all import PLACES
-from compdbg.views.explorer.base import Block, Code, CodeLine, Fact, Page, Place, as_markdown
+from compdbg.views.explorer.base import Place, as_markdown
 
 if TYPE_CHECKING:
     from compdbg.tui.app import Explorer
@@ -107,7 +107,7 @@ class Actions(Screen[None]):
             return
         self.remember()
         if level.place.inside is not None and self.session.is_long:
-            self.explorer.open_inside(level, row)
+            self.explorer.background.open_inside(level, row)
         else:
             self.entered(level, level.place.inside(source, row) if level.place.inside is not None else None)
 
@@ -210,7 +210,7 @@ class Actions(Screen[None]):
         page = self.pane.page
         if page is None:
             return
-        self.explorer.copy(as_markdown(page))
+        self.explorer.background.copy(as_markdown(page))
 
     def action_edit(self) -> None:
         where = self.pane.page.where if self.pane.page is not None else None
@@ -227,7 +227,7 @@ class Actions(Screen[None]):
         self.explorer.refresh(layout=True)
 
     def action_write(self) -> None:
-        self.explorer.write_report()
+        self.explorer.background.write_report()
 
     def action_rank(self) -> None:
         if not self.session.ranks:
@@ -242,7 +242,7 @@ class Actions(Screen[None]):
             self.action_back()
             return
         self.remember()
-        self.trail.append(Level(self.level.place, page=True, own=keys_page(self.level.place.title)))
+        self.trail.append(Level(self.level.place, page=True, own=keys.keys_page(self.level.place.title)))
         self.show()
 
     def action_palette(self) -> None:
@@ -250,24 +250,3 @@ class Actions(Screen[None]):
 
     def action_quit(self) -> None:
         self.explorer.exit()
-
-
-def keys_page(here: str) -> Page:
-    """All keys, as a page like any other."""
-    moving = [CodeLine(f"{name:<14}{text}") for name, text in keys.MOVING]
-    places = [CodeLine(f"{a.keys:<14}{a.text}") for a in keys.PLACES_BY_LETTER]
-    rest = [a for a in keys.ACTIONS if a not in keys.PLACES_BY_LETTER]
-    others = [
-        CodeLine(f"{' '.join(keys.SHOWN.get(k, k) for k in a.keys.split(',')):<14}{a.text}") for a in rest
-    ]
-    own = f'Bind them anew, by their names, in {keys.settings_file()}: [keys] with lines like  back = "left"'
-    names = ", ".join(a.id for a in rest)
-    blocks: list[Block] = [
-        Fact("", f"Keys, here in {here}", "title"),
-        Code(others, title="everywhere", language="text"),
-        Code(places, title="places", language="text"),
-        Code(moving, title="moving", language="text"),
-        Fact("", own),
-        Fact("names", names, "dim"),
-    ]
-    return Page(title="Keys", blocks=blocks)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from compdbg.views.explorer.all import PLACES
+from compdbg.views.explorer.base import Block, Code, CodeLine, Fact, Page
 
 
 class Action(NamedTuple):
@@ -106,3 +107,22 @@ def shown_key(keys: str) -> str:
     """`esc` of `escape,backspace`: the first key as it is printed on a keyboard."""
     first = keys.split(",", maxsplit=1)[0]
     return SHOWN.get(first, first)
+
+
+def keys_page(here: str) -> Page:
+    """All keys, as a page like any other."""
+    moving = [CodeLine(f"{name:<14}{text}") for name, text in MOVING]
+    places = [CodeLine(f"{a.keys:<14}{a.text}") for a in PLACES_BY_LETTER]
+    rest = [a for a in ACTIONS if a not in PLACES_BY_LETTER]
+    others = [CodeLine(f"{' '.join(SHOWN.get(k, k) for k in a.keys.split(',')):<14}{a.text}") for a in rest]
+    own = f'Bind them anew, by their names, in {settings_file()}: [keys] with lines like  back = "left"'
+    names = ", ".join(a.id for a in rest)
+    blocks: list[Block] = [
+        Fact("", f"Keys, here in {here}", "title"),
+        Code(others, title="everywhere", language="text"),
+        Code(places, title="places", language="text"),
+        Code(moving, title="moving", language="text"),
+        Fact("", own),
+        Fact("names", names, "dim"),
+    ]
+    return Page(title="Keys", blocks=blocks)

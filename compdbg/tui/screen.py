@@ -15,14 +15,13 @@ from textual.containers import Container
 from textual.widgets import Input
 
 from compdbg.tui import keys
-from compdbg.tui.actions import Actions
 from compdbg.tui.bars import Bar, Footer, Header, Summary, Tabs
+from compdbg.tui.frame import Framed
 from compdbg.tui.lines import LineView
 from compdbg.tui.pane import Pane
 from compdbg.tui.session import Session
 from compdbg.tui.table import Table
 from compdbg.tui.trail import Level
-from compdbg.views.base import View
 from compdbg.views.explorer.all import PLACES
 from compdbg.views.explorer.base import Page
 from compdbg.views.explorer.events import EventItems
@@ -36,7 +35,7 @@ DIGITS_S = 1.2
 """Digits that come within this time are one number."""
 
 
-class Main(Actions):
+class Main(Framed):
     """Shows the last level of its trail."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -66,10 +65,8 @@ class Main(Actions):
         super().__init__()
         self.session = session
         self.trail = [Level(PLACES["home"])]
-        self._view: View | None = None
         self._typed = ""
         self._typed_at = 0.0
-        self.doing: tuple[str, float | None] = ("opening", None)
 
     def compose(self) -> ComposeResult:
         yield Header()
@@ -114,7 +111,7 @@ class Main(Actions):
             self.table.keep_in_view()
             self.show_row(keep=False)
         if source is not None and not self.session.current(level.place):
-            self.explorer.prepare(level.place)
+            self.explorer.background.prepare(level.place)
         self.frame()
         self.set_focus(self.pane if level.page else self.table)
 
@@ -124,7 +121,7 @@ class Main(Actions):
         if level.own is not None or self.session.source is None:
             return
         if not self.session.current(level.place):
-            self.explorer.prepare(level.place)
+            self.explorer.background.prepare(level.place)
             return
         if self._view is None:
             self.show()
@@ -173,8 +170,8 @@ class Main(Actions):
             if isinstance(self.table.items, KeptRows):
                 level.number = self.table.items.number(self.table.cursor)
 
-    def page_of_row(self) -> Page | None:
-        source, row = self.session.source, self.table.current
+    def page_of(self, row: Struct | None) -> Page | None:
+        source = self.session.source
         if source is None or row is None or self._view is None:
             return None
         return self.level.place.page(source, row)
@@ -184,84 +181,9 @@ class Main(Actions):
         row = self.table.current
         waits = row is not None and self.level.place.slow_page(row)
         if waits or (self.session.is_long and self.level.place.name != "home"):
-            self.explorer.make_page(keep=keep)
+            self.explorer.background.make_page(keep=keep)
         else:
-            self.pane.show_page(self.page_of_row(), keep=keep)
-
-    def frame(self) -> None:
-        """The lines above and below: trail, places, sums, keys."""
-        session, level = self.session, self.level
-        trail = ["compdbg", *(self._title_of(one) for one in self.trail)]
-        right = [(session.folder.name, "dim")]
-        if session.ranks:
-            right.append(("all ranks" if session.rank is None else f"rank {session.rank}", "dim"))
-        right += [(state, "warn") for state in self.explorer.states]
-        self.query_one(Header).show(trail, right)
-        tabs = [(place.letter, place.title, place.name) for place in PLACES.values()]
-        here = next((one.place.name for one in reversed(self.trail) if one.place.name in PLACES), "")
-        self.query_one(Tabs).show(tabs, here)
-        self.query_one(Summary).show(self._said(), self._room())
-        self.query_one(Footer).show(self._keys(level), self.note)
-
-    def _title_of(self, level: Level) -> str:
-        if level.own is not None:
-            return level.own.title
-        if level is self.level and level.page and self.pane.page is not None:
-            level.title = self.pane.page.title
-        return level.title if level.page and level.title else level.place.title
-
-    def _room(self) -> int:
-        height = self.app.size.height
-        most = 6 if self.level.place.name == "home" else 3
-        return 1 if self.level.page else most if height >= 24 else 2
-
-    def _said(self) -> list[tuple[str, str]]:
-        view = self._view
-        if self.level.own is not None:
-            return [(self._title_of(self.level), "title")]
-        if view is None:
-            what, part = self.doing
-            done = "" if part is None else f"  {'█' * int(30 * part):░<30} {part:4.0%}"
-            return [
-                (f"{what} …{done}", "title"),
-                *((line, "") for line in self.session.known if not self.session.source),
-            ]
-        if self.level.page:
-            at = f"{self.table.cursor + 1} of {len(view.items)}"
-            return [(f"{at} in {self.level.place.title}", "dim")]
-        titled = [(view.title, "title")] if self.level.place.name in ("home", "events") else []
-        return [*titled, *((line, "" if titled or n else "title") for n, line in enumerate(view.lines))]
-
-    def _keys(self, level: Level) -> list[tuple[str, str, str]]:
-        page = self.pane.page
-        if self._view is None:
-            return self._named(["back"] * (len(self.trail) > 1) + ["help", "palette", "quit"])
-        wanted = ["open"] if not level.page or (page is not None and page.leads_to) else []
-        wanted += ["back"] if len(self.trail) > 1 else []
-        wanted += ["search"]
-        wanted += ["next-match"] if self.sought else []
-        wanted += ["previous", "next"] if level.page and level.own is None else []
-        wanted += ["show-all"] if level.place.name in ("fusion", "time") and not level.page else []
-        wanted += ["edit"] if page is not None and page.where else []
-        wanted += ["copy"] if page is not None else []
-        wanted += ["rank"] if len(self.session.ranks) > 1 else []
-        return self._named([*wanted, "write", "help", "palette", "quit"])
-
-    def _named(self, wanted: Sequence[str]) -> list[tuple[str, str, str]]:
-        """Key, word and action of each; a key may be the user's own."""
-        level = self.level
-        words = {
-            "open": "proof" if level.page else "open", "back": "back",
-            "search": "filter" if level.place.name == "events" and not level.page else "search",
-            "next-match": "next match", "previous": "prev", "next": "next",
-            "show-all": "less" if level.everything else "all", "edit": "editor", "copy": "copy",
-            "rank": "rank", "write": "html", "help": "keys", "palette": "palette", "quit": "quit",
-        }  # fmt: skip
-        actions = {action.id: action for action in keys.ACTIONS}
-        bound = self.explorer.settings.keys
-        return [
-            (keys.shown_key(bound.get(id, actions[id].keys)), words[id], actions[id].action) for id in wanted
-        ]
+            self.pane.show_page(self.page_of(row), keep=keep)
 
     def on_table_moved(self) -> None:
         self.show_row(keep=False)
