@@ -40,9 +40,17 @@ class Trial:
         self.rounds = rounds
 
     def differences(
-        self, nodes: set[Any], pairs: list[tuple[Any, Any]], metadata: Callable[[Any], Any]
+        self,
+        nodes: set[Any],
+        pairs: list[tuple[Any, Any]],
+        metadata: Callable[[Any], Any],
+        *,
+        nan: bool,
     ) -> Iterator[Difference]:
-        """Outputs of which the replacement gives another value; none where it can't be run here."""
+        """Outputs of which the replacement gives another value; none where it can't be run here.
+
+        Without `nan`, what is NaN in one of the two is no difference.
+        """
         if not can_run(nodes):
             return
         rounds = self.rounds or _rounds(nodes)
@@ -51,7 +59,7 @@ class Trial:
             if results is None or old not in self.results or new not in results:
                 continue
             with _no_modes():
-                measures = difference(self.results[old], results[new], rounds)
+                measures = difference(self.results[old], results[new], rounds, nan=nan)
             if measures is not None:
                 yield Difference(old, (*measures, self.scale))
 
@@ -188,7 +196,7 @@ def _poison(modes: Any) -> Any:
 
 
 def difference(
-    old: Any, new: Any, rounds: bool, tolerance: Mapping[str, float] = TOLERANCE
+    old: Any, new: Any, rounds: bool, tolerance: Mapping[str, float] = TOLERANCE, *, nan: bool = True
 ) -> tuple[float | None, float | None] | None:
     """The largest absolute and relative difference, if it is more than the dtype explains."""
     torch = sys.modules["torch"]
@@ -198,6 +206,8 @@ def difference(
     one, other = (_wide(t) for t in (old, new))
     apart = torch.nan_to_num((one - other).abs(), nan=float("inf"))
     apart[(one == other) | (one.isnan() & other.isnan())] = 0
+    if not nan:
+        apart[one.isnan() | other.isnan()] = 0
     finite = one[one.isfinite()].abs()
     scale = float(finite.max()) if finite.numel() else 0.0
     allowed = (

@@ -2,7 +2,8 @@
 
 Both are evaluated on the same inputs, from the matched region's own metadata. Any way of replacing is
 seen: `register_replacement`, `replace_by_example`, or a handler that edits the graph by hand. Of torch's
-own patterns the strides are left out, which Inductor chooses anew.
+own patterns the strides are left out, which Inductor chooses anew, and what is NaN in either: of a row
+that a random mask leaves empty, its attention makes numbers.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class Region:
                 yield Fault(fault[0], old.name, fault[1], fault[2], old)
         if not wrong and self.trials:
             for trial in self.trials:
-                for found in trial.differences(new_nodes, list(pairs), _metadata):
+                for found in trial.differences(new_nodes, list(pairs), _metadata, nan=self.custom):
                     yield Fault("values", found.output.name, "", "", found.output, *found.measures)
                     return
 

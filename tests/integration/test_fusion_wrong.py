@@ -190,14 +190,18 @@ def test_attention_that_could_draw_a_dropout_and_draws_none(replaced: Any) -> No
     assert [event.values_compared for _, event in run.log.of(ReplacementsChecked)] == [1]
 
 
-def test_a_pattern_of_torchs_own_is_compared_on_request_and_not_for_its_strides(replaced: Any) -> None:
+def test_a_pattern_of_torchs_own_is_compared_on_request_and_not_for_strides_or_nan(replaced: Any) -> None:
     def pattern(x: Tensor) -> Tensor:
-        return x.sin().cos()
+        return x.sin().log()
 
-    wrong = [lambda x: x.sin().cos() + 1, lambda x: x.t().sin().cos().contiguous().t()]
+    wrong = [
+        lambda x: x.sin().log() + 1,
+        lambda x: x.t().sin().log().contiguous().t(),
+        lambda x: x.sin().log().nan_to_num(),
+    ]
     for function in (pattern, *wrong):
         function.__code__ = function.__code__.replace(co_filename=torch.__file__)
-    for replacement, wanted in zip(wrong, (["values"], []), strict=True):
+    for replacement, wanted in zip(wrong, (["values"], [], []), strict=True):
         run = replaced(pattern, replacement, X, values=True)
         assert [fault for fault, _, _ in faults(run)] == wanted
         assert faults(replaced(pattern, replacement, X)) == []
