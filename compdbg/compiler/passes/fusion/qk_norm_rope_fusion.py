@@ -106,6 +106,7 @@ def _join(graph: fx.Graph, first: fx.Node) -> None:
         both = graph.call_function(rope.norm_rotate_both, (x, second.args[0], weight, second.args[1], *rest))
         results = [graph.call_function(operator.getitem, (both, i)) for i in range(2)]
     both.meta = {**first.meta, "val": (first.meta["val"], second.meta["val"])}
+    both.meta.pop("eager_input_vals", None)  # those of the operator of one
     for old, new in zip((first, second), results, strict=True):
         new.meta = dict(old.meta)
         old.replace_all_uses_with(new)

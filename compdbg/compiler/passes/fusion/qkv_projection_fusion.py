@@ -152,6 +152,7 @@ def _merge(graph: fx.Graph, group: list[fx.Node]) -> None:
                 like = {"memory_format": torch.contiguous_format}
                 own = graph.call_function(aten.clone.default, (part,), like)
             own.meta = dict(product.meta)
+            own.meta.pop("eager_input_vals", None)  # those of a product
             product.replace_all_uses_with(own)
     for product in group:
         graph.erase_node(product)

@@ -63,6 +63,8 @@ def _plain_call(graph: fx.Graph, node: fx.Node, written: dict[str, Any]) -> None
         call = graph.call_function(function, (), dict(node.kwargs))
     values = node.meta.get("val")
     call.meta = {**node.meta, "val": values[0] if isinstance(values, (tuple, list)) and values else None}
+    if "eager_input_vals" in call.meta:
+        call.meta["eager_input_vals"] = ((), node.meta["eager_input_vals"][1])
     new = list(written.values())
     first = max(1, returned)
     for user in list(node.users):
