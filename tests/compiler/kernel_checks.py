@@ -46,6 +46,14 @@ def check_values(found: Tensor, wanted: Tensor, like: torch.dtype) -> None:
     torch.testing.assert_close(found.double(), wanted, rtol=tolerance, atol=tolerance)
 
 
+def check_turned(found: Tensor, wanted: Tensor, like: torch.dtype) -> None:
+    """Sums of two products: what is rounded away is a part of a head's largest value, not of the sum."""
+    steps = 4 if INTERPRETED else 2  # the interpreter cuts off what it should round
+    lost = 1e-5 if like is torch.float32 else steps * torch.finfo(like).eps
+    wrong = (found.double() - wanted).abs() > lost * wanted.abs().amax(-1, keepdim=True)
+    assert not wrong.any(), (like, found[wrong][:5].double(), wanted[wrong][:5])
+
+
 def check_quantized(found: Tensor, scale: Tensor, wanted: Tensor, like: torch.dtype, group: int = 0) -> None:
     """Each value, times its scale, is the right one to within a step and what the dtype itself loses."""
     limits = LIMITS[found.dtype]
@@ -162,10 +170,10 @@ def check_norm_rope(query: Tensor, key: Tensor, cos: Tensor, sin: Tensor, interl
     ]
     for style in (0, 2):
         alone = rope_kernels.norm_rotate(query, weights[0], cos, sin, EPS, style, interleaved)
-        check_values(alone, wanted[0], query.dtype)
+        check_turned(alone, wanted[0], query.dtype)
         both = rope_kernels.norm_rotate_both(query, key, *weights, cos, sin, EPS, style, interleaved)
         for found, right in zip(both, wanted, strict=True):
-            check_values(found, right, query.dtype)
+            check_turned(found, right, query.dtype)
 
 
 def check_cache(
@@ -179,11 +187,11 @@ def check_cache(
         half.flatten(0, 1)[slots[[0, 2]]] = rows[[0, 2]]
     cache = before.clone()
     rope_kernels.rotate_update_kv_cache(key, value, cos, sin, cache, slots, interleaved)
-    check_values(cache, wanted, query.dtype)
+    check_turned(cache, wanted, query.dtype)
     cache = before.clone()
     out = rope_kernels.rotate_both_update_kv_cache(query, key, value, cos, sin, cache, slots, interleaved)
-    check_values(cache, wanted, query.dtype)
-    check_values(out, rotated64(query, cos, sin, interleaved), query.dtype)
+    check_turned(cache, wanted, query.dtype)
+    check_turned(out, rotated64(query, cos, sin, interleaved), query.dtype)
     cache = before.clone()
     rope_kernels.update_kv_cache(key, value, cache, slots)
     plain = before.clone()

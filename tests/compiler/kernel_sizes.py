@@ -16,6 +16,7 @@ from tests.compiler.kernel_checks import (
     check_norm_rope,
     check_quantized,
     check_scales,
+    check_turned,
     check_values,
     norm64,
     rotated64,
@@ -120,12 +121,12 @@ def check_stored(
     slots[tokens // 2] = -1
     cache = torch.zeros(2, tokens // 16 + 2, 16, *key.shape[1:], device=key.device, dtype=key.dtype)
     out = rope_kernels.rotate_both_update_kv_cache(query, key, value, *by, cache, slots, interleaved)
-    check_values(out, rotated64(query, *by, interleaved), query.dtype)
+    check_turned(out, rotated64(query, *by, interleaved), query.dtype)
     kept = slots >= 0
     wanted = torch.zeros(2, *cache.flatten(1, 2).shape[1:], device=key.device, dtype=torch.float64)
     wanted[0, slots[kept]] = rotated64(key, *by, interleaved)[kept]
     wanted[1, slots[kept]] = value[kept].double()
-    check_values(cache.flatten(1, 2), wanted, key.dtype)
+    check_turned(cache.flatten(1, 2), wanted, key.dtype)
 
 
 CHECKS = {

@@ -1,8 +1,9 @@
 """How a launch is laid out: what one program does, and with how many warps.
 
-Of many rows, each thread holds 16 values of each operand: four loads of 16 bytes are under way at
-once, and enough programs fit on a processor to keep it reading. Of few rows, which is decoding,
-there is nothing to overlap with: twice the threads, and half the way for each.
+What a program does besides reading and writing, it does per thread. Of many rows, a thread that has
+to wait for its row's others holds 32 values of each operand, and otherwise 16: programs that fit on a
+processor together keep it reading. Of few rows, which is decoding, there is nothing to overlap with:
+more threads, and less for each. Measured on an H200 (`benchmarks/kernel_layouts.py`).
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ import torch
 import triton
 
 WARP = 32
-MANY = 16
-"""Values of a thread where there are rows for all processors, several times over."""
-FEW = 8
+MANY = 32
+"""Values of a thread that waits for its row's others, where there are rows for all processors."""
+FEW = 16
+"""The same where there are not; and of one that waits for none."""
 MOST_WARPS = 16
 BLOCK = 2048
 """Columns of a program that need not see its whole row."""
@@ -49,15 +51,15 @@ def blocks_of_rows(rows: int, width: int, device: torch.device) -> Layout:
     """For what needs no more of a row than what it writes."""
     many = rows * width > 4 * processors(device.index) * BLOCK
     columns = min(triton.next_power_of_2(width), BLOCK if many else SMALL_BLOCK)
-    return Layout(1, columns, _warps(columns, MANY if many else FEW))
+    return Layout(1, columns, _warps(columns, FEW if many else FEW // 2))
 
 
 def blocks_of_heads(tokens: int, heads: int, half: int, device: torch.device) -> Layout:
     """For pairs of columns of heads: rows are heads, columns pairs, two values of a thread each."""
     many = tokens * heads * half > 4 * processors(device.index) * BLOCK
-    together = max(1, (SMALL_BLOCK if many else SMALL_BLOCK // 2) // half)
+    together = max(1, (BLOCK // 2 if many else SMALL_BLOCK // 2) // half)
     together = min(together, triton.next_power_of_2(heads))
-    return Layout(together, half, _warps(together * half, FEW))
+    return Layout(together, half, _warps(together * half, FEW if many else FEW // 2))
 
 
 def _warps(values: int, each: int) -> int:
