@@ -17,6 +17,8 @@ _PLAIN = (
     int, float, complex, str, bytes, range, slice, type(None), type(...), type(NotImplemented),
     torch.dtype, torch.device, torch.layout, torch.memory_format, enum.Enum,
 )  # fmt: skip
+_GUARDS_CLASSES = torch.__version__ >= "2.13"
+"""Whether a graph that went by an attribute of a class has a guard on it."""
 _CONTAINERS: tuple[type[Collection[Any]], ...] = (tuple, list, set, frozenset, type({}.keys()))
 
 
@@ -56,9 +58,24 @@ def qualified(value: Any) -> str:
     full = f"{getattr(value, '__module__', '') or ''}.{name}"
     if isinstance(value, type):
         codes = [_code_of(f) for cls in value.__mro__ for f in functions_of(cls, _without(cls))]
+        codes += [] if _GUARDS_CLASSES else _attributes(value)
         return f"{full} #{_joined(tuple(codes))}" if codes else full
     function = getattr(value, "__func__", value)
     return f"{full} #{_code_of(function)}" if isinstance(function, types.FunctionType) else full
+
+
+def _attributes(cls: type) -> list[str]:
+    """The plain values that a class has, whoever reads them."""
+    own = {name: value for each in reversed(cls.__mro__) for name, value in vars(each).items()}
+    plain = {name: value for name, value in own.items() if not name.startswith("__") and _is_scalar(value)}
+    return [f"{name} = {shown(value)}" for name, value in sorted(plain.items())]
+
+
+def _is_scalar(value: Any) -> bool:
+    """Plain, and without classes: the class itself may be among what it holds."""
+    if isinstance(value, _CONTAINERS):
+        return all(map(_is_scalar, value))
+    return isinstance(value, _PLAIN) and not isinstance(value, enum.Enum)
 
 
 def _code_of(function: types.FunctionType) -> str:

@@ -29,6 +29,10 @@ FACTOR = 2.0
 TABLE = {"a": 1, "b": [1, 2]}
 
 
+class Setting:
+    factor = 2
+
+
 class Kind(enum.Enum):
     ONE = 1
     TWO = 2
@@ -237,6 +241,11 @@ def test_what_differs_is_compiled_and_what_does_not_is_loaded(case):
 GLOBALS = {
     "a number": (lambda self, x: x * FACTOR, "FACTOR", [2.0, 3.0, 3]),
     "a function": (lambda self, x: scaled(x), "scaled", [scaled, lambda x: x * 5, lambda x: x * 6]),
+    "an attribute of a class": (
+        lambda self, x: x * Setting.factor,
+        "Setting",
+        [type("Setting", (), {"factor": factor}) for factor in (2, 3, 3.0)],
+    ),
     "a list in a dict": (
         lambda self, x: x * sum(TABLE["b"]),
         "TABLE",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import PurePath
 from typing import Any
 
@@ -17,11 +18,18 @@ pytestmark = pytest.mark.torch
 EXPECTED: dict[str, Any] = (
     tomllib.loads((CASES / "expect.toml").read_text()) if (CASES / "expect.toml").exists() else {}
 )
+NOT_GUARDED = (
+    {"guard_behind_a_harmless_one": "this torch puts no guard on a class's attribute: nothing is dropped"}
+    if version("torch") < "2.13"
+    else {}
+)
 
 
 @pytest.mark.skipif(not EXPECTED, reason="the shared cases are not here")
 @pytest.mark.parametrize("name", EXPECTED)
 def test_case_is_explained(name: str, run_recorded: Callable[..., Recorded]) -> None:
+    if name in NOT_GUARDED:
+        pytest.skip(NOT_GUARDED[name])
     expected = EXPECTED[name]
     recorded = run_recorded(CASES / f"{name}.py")
     assert recorded.process.returncode == 0, recorded.process.stderr
