@@ -223,8 +223,15 @@ def _record(found: Found, place: str) -> cachekeys.KeyRecord:
 
 def readable(lines: list[str]) -> list[str]:
     """Components without anyone's home path, and without code where none is to be recorded."""
+    lines = [_digest_as_digits(line) if "\ufffd" in line else line for line in lines]
     shown = cachekeys.redacted("\0".join(lines)).split("\0") if lines else []
     return shown if current().source else [_without_code(line) for line in shown]
+
+
+def _digest_as_digits(line: str) -> str:
+    """torch shows bytes as text; the digest of them that it puts before it says as much."""
+    head, _, _ = line.partition(": ")
+    return f"{head}: {head[1:].partition(']')[0]}"
 
 
 def _without_code(line: str) -> str:

@@ -48,8 +48,8 @@ def test_a_compile_inside_a_capture_is_a_fault():
     assert failure.where.function == "compiles_inside"
 
 
-@pytest.mark.parametrize(("n", "runs"), [(4, 3), (3, 4)])
-def test_the_padding_check_replays_twice_where_rows_are_added(n, runs, monkeypatch):
+@pytest.mark.parametrize(("n", "runs"), [(4, 3), (3, 5)])
+def test_the_padding_check_replays_three_times_where_rows_are_added(n, runs, monkeypatch):
     monkeypatch.setenv("COMPDBG_CHECK_PADDING", "1")
     seen = []
 

@@ -97,6 +97,14 @@ def test_a_warm_start_hits_and_shows_what_the_artifact_was_made_of(start: Any) -
     assert "extern_kernels.mm" in (warm.log.text(code.text) or "")
 
 
+def test_a_digest_among_the_factors_is_shown_as_digits(start: Any) -> None:
+    run = start()
+    (aot,) = [lookup for lookup in run.lookups if lookup.layer == "aot"]
+    lines = (run.log.text(aot.factors) or "").splitlines()
+    (digest,) = [line.partition(" torch_version: ")[2] for line in lines if " torch_version: " in line]
+    assert digest.isalnum() and digest.isascii()
+
+
 def test_recording_changes_no_key(start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from torch._dynamo.utils import counters
 
