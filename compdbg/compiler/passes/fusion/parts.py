@@ -42,12 +42,16 @@ def _is_view(node: fx.Node) -> bool:
 def replace_by_part(old: fx.Node, part: fx.Node) -> None:
     """Let those who read `old` read `part`, whose views have other strides."""
     old.replace_all_uses_with(part)
-    _refresh_views(part)
+    _refresh(part)
 
 
-def _refresh_views(node: fx.Node) -> None:
-    for user in filter(_is_view, node.users):
-        target: Any = user.target
-        args, kwargs = fx.map_arg((user.args, user.kwargs), lambda each: each.meta["val"])
-        user.meta["val"] = target(*args, **kwargs)
-        _refresh_views(user)
+def _refresh(node: fx.Node) -> None:
+    """Strides of views are worked out anew; what torch noted of a reader's arguments no longer holds."""
+    for user in node.users:
+        if _is_view(user):
+            target: Any = user.target
+            args, kwargs = fx.map_arg((user.args, user.kwargs), lambda each: each.meta["val"])
+            user.meta["val"] = target(*args, **kwargs)
+            _refresh(user)
+        else:
+            user.meta.pop("eager_input_vals", None)
