@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy
 import pytest
 import torch
 
 import fixtures.models.attention  # noqa: F401
+from compdbg.compiler.ops.projections import packed
 from compdbg.compiler.ops.rope import rotate
 from compdbg.compiler.passes.at_stage import show_to_pass
 from compdbg.compiler.passes.fusion.qkv_projection_fusion import QKVProjectionFusionPass
@@ -73,3 +75,76 @@ def test_a_tensor_that_is_reinterpreted_is_copied():
         return torch.as_strided(q, (4,), (1,)) + 1, k + 1, v + cos.sum() + sin.sum()
 
     assert copies(forward)[0] == 1
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda q: torch.view_as_complex(q.unflatten(-1, (-1, 2))).abs(),
+        lambda q: q.view(torch.int64) + 1,
+    ],
+    ids=["as complex numbers", "as another dtype"],
+)
+def test_a_part_whose_bits_are_read_otherwise_is_copied(read):
+    """Here the gaps between its rows could not be read so at all: a row of the product has 47 columns."""
+    odd = [x, weights[0], torch.randn(15, 32), weights[2]]
+
+    def forward(x, q, k, v):
+        return read(x @ q.t()), (x @ k.t()).sin(), (x @ v.t()).cos()
+
+    kept = []
+
+    def fused(graph):
+        QKVProjectionFusionPass()(graph)
+        kept.append(graph.find_nodes(op="call_function", target=aten.clone.default))
+
+    with torch.no_grad():
+        show_to_pass(forward, odd, fused)
+    assert [len(clones) for clones in kept] == [1]
+
+
+def test_what_is_multiplied_is_no_weight_if_it_is_turned():
+    """Of `addmm(bias, x.t(), w)` the weight is the last."""
+
+    def forward(bias, x, *weights):
+        turned = x.t()
+        return tuple(torch.addmm(bias, turned, weight) * 2 for weight in weights)
+
+    merged = []
+
+    def fused(graph):
+        fusion = QKVProjectionFusionPass()
+        fusion(graph)
+        merged.append(fusion.matched_count)
+
+    with torch.no_grad():
+        show_to_pass(forward, [torch.randn(8), *(torch.randn(8, 8) for _ in range(4))], fused)
+    assert merged == [0]
+
+
+def test_a_weight_in_the_place_of_another_is_packed_anew():
+    memory = numpy.ones((2, 4), dtype="float32")
+    q, v, k = torch.ones(4, 4), torch.ones(2, 4), torch.from_numpy(memory)
+    assert packed([q, k, v])[4:6].unique().tolist() == [1]
+    del k
+    memory[:] = 5
+    k = torch.from_numpy(memory)
+    assert packed([q, k, v])[4:6].unique().tolist() == [5]
+
+
+def test_a_part_of_a_weight_is_another_weight():
+    q, k, v = (torch.ones(4, 4) for _ in range(3))
+    assert packed([q, k, v]).shape == (12, 4)
+    assert packed([q[:2], k[:2], v[:2]]).shape == (6, 4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float8_e4m3fn], ids=str)
+@pytest.mark.parametrize("inference", [False, True], ids=["as usual", "packed in inference mode"])
+def test_what_is_written_to_a_weight_comes_to_where_it_was_packed(dtype, inference):
+    given = [torch.ones(rows, 4).to(dtype) for rows in (4, 2, 2)]
+    with torch.inference_mode(inference):
+        first = packed(given)
+    given[1].copy_(torch.full((2, 4), 3.0))
+    second = packed(given)
+    assert second.data_ptr() == first.data_ptr()
+    assert torch.equal(first.float(), torch.cat([each.float() for each in given]))

@@ -8,6 +8,17 @@ from typing import Any
 import torch
 from torch import fx
 
+aten = torch.ops.aten
+_REINTERPRETS = frozenset(
+    (
+        aten.as_strided,
+        aten.as_strided_copy,
+        aten.as_strided_scatter,
+        aten.view_as_complex,
+        torch.ops.prims.as_strided,
+    )
+)
+"""Operators that read memory as it lies; so does `view` as another dtype."""
 _ANY_STRIDES = frozenset({"aten", "prims", "compdbg"})
 """Operators of these take any strides; for those of others, and for callers, strides are a promise."""
 
@@ -23,9 +34,13 @@ def _takes(user: fx.Node) -> bool:
     called: Any = (
         user.args[0] if user.target is torch.ops.higher_order.auto_functionalized_v2 else user.target
     )
-    if not isinstance(called, torch._ops.OpOverload) or called is torch.ops.aten.as_strided.default:
+    if not isinstance(called, torch._ops.OpOverload) or _reinterprets(called):
         return False
     return called.namespace in _ANY_STRIDES
+
+
+def _reinterprets(target: torch._ops.OpOverload) -> bool:
+    return target.overloadpacket in _REINTERPRETS or target in (aten.view.dtype, aten.view_copy.dtype)
 
 
 def _is_view(node: fx.Node) -> bool:
@@ -33,7 +48,7 @@ def _is_view(node: fx.Node) -> bool:
     target: Any = node.target
     if target is operator.getitem:
         return isinstance(node.args[0], fx.Node) and _is_view(node.args[0])
-    if not isinstance(target, torch._ops.OpOverload) or target is torch.ops.aten.as_strided.default:
+    if not isinstance(target, torch._ops.OpOverload) or _reinterprets(target):
         return False
     schema = target._schema
     return not schema.is_mutable and any(result.alias_info is not None for result in schema.returns)

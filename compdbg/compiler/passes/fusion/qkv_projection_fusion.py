@@ -115,6 +115,8 @@ def _weight_of(product: fx.Node) -> fx.Node | None:
     if product.target in _merged:
         given: list[Any] = [product.args[i] for i in _listed_arguments(product.target)]
         return given[0] if all(each.op == "placeholder" for each in given) else None
+    if product.target is not aten.mm.default:
+        return None
     turned: Any = product.args[1]
     if turned.op != "call_function" or turned.target is not aten.permute.default:
         return None
