@@ -39,7 +39,11 @@ def _finding(found: list[Comparison]) -> Finding:
             f"differs at call {first.call} in result {first.output} ({first.dtype}): {apart}. Eager was run "
             f"twice on the same inputs ({first.inputs}) and agreed with itself.{more}"
         ),
-        suggestion="`compdbg bisect` with the same command finds the stage, pass or piece.",
+        suggestion=(
+            "Run it with `--check-replacements --check-ops`, which try the commonest causes: a fusion and an "
+            'operator. If they find none, compile with backend="aot_eager": results that then agree with '
+            "eager leave Inductor's passes and kernels."
+        ),
         where=first.where,
         evidence=[c.event for c in found],
         cost=Cost(results="wrong"),
