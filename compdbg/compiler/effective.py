@@ -78,7 +78,7 @@ def emit_config(requested: CompilationConfig, effective: Effective) -> None:
     for key in all_keys(CompilationConfig):
         if key in changed:
             change = changed[key]
-            settled = change.by in _SETTLERS and effective.config.mode is not CompilationMode.NONE
+            settled = change.by in _SETTLERS and not _meant(change, effective.config.mode, given)
             probe.emit(
                 ConfigValue(
                     key=key,
@@ -92,6 +92,11 @@ def emit_config(requested: CompilationConfig, effective: Effective) -> None:
         elif not isinstance(get(default, key), msgspec.Struct) and get(requested, key) != get(default, key):
             value = shown(get(requested, key))
             probe.emit(ConfigValue(key=key, requested=value, effective=value, asked=True))
+
+
+def _meant(change: Change, mode: CompilationMode, given: set[str]) -> bool:
+    """Whoever turns compilation off, or names another backend from outside, wants what follows from it."""
+    return mode is CompilationMode.NONE or ("backend" in given and change.why.startswith("the backend is "))
 
 
 class _Settler:
@@ -132,18 +137,28 @@ class _Settler:
         self._fill("compile_ranges", sorted(self.config.compile_ranges or []))
 
     def passes(self, available: frozenset[str]) -> None:
-        asked = self.config.pass_config
+        asked, idle = self.config.pass_config, self._why_no_pass_runs()
+        if idle and self.config.inductor_passes:
+            self._change("inductor_passes", [], "the compiler", idle)
         for flag in PassConfig.flags():
             wanted = getattr(asked, flag)
             usual = flag == "eliminate_noops" if asked.enable_all is None else asked.enable_all
             value = usual if wanted is None else wanted
-            if value and flag not in available:
+            if value and (idle or flag not in available):
                 if wanted:
-                    why = "no pass is registered for this switch"
-                    self._change(f"pass_config.{flag}", False, "the pass manager", why)
+                    by = "the compiler" if idle else "the pass manager"
+                    why = idle or "no pass is registered for this switch"
+                    self._change(f"pass_config.{flag}", False, by, why)
                     continue
                 value = False
             self._fill(f"pass_config.{flag}", value)
+
+    def _why_no_pass_runs(self) -> str:
+        if self.config.mode is not CompilationMode.FULL:
+            return f"mode is {self.config.mode.name}: only FULL splits, captures and runs passes of ours"
+        if self.config.backend != "inductor":
+            return f"the backend is {self.config.backend}: only Inductor runs passes"
+        return ""
 
     def _fill(self, key: str, value: Any) -> None:
         self.config = replaced(self.config, key, value)

@@ -151,10 +151,20 @@ def _call(node: ast.Call) -> Steps:
 
 
 def _item(key: ast.expr) -> tuple[str, Any]:
-    """A constant key, or one that is a source itself."""
+    """A constant key, a dtype as in `LIMITS[torch.int8]`, or one that is a source itself."""
+    match key:
+        case ast.Attribute(value=ast.Name(id="torch"), attr=name):
+            return "item", _dtype(name)
     if isinstance(key, (ast.Call, ast.Subscript, ast.Attribute)):
         return "item at", _steps(key)
     return "item", _constant(key)
+
+
+def _dtype(name: str) -> torch.dtype:
+    found = getattr(torch, name, None)
+    if not isinstance(found, torch.dtype):
+        raise CannotFollow(f"torch.{name}")
+    return found
 
 
 def _constant(node: ast.expr) -> Any:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from compdbg.events.base import Event, Where
 
+LEFT_TO_OTHERS = "left to"
+"""How the reason begins where a pass did not run because another does its work."""
+
 
 class Graph(Event, frozen=True):
     """A graph as text. `stage`: `dynamo`, `aot-joint`, `aot-forward`, `aot-backward`,
@@ -41,6 +44,7 @@ class PassRun(Event, frozen=True):
     after: str | None = None
     custom: bool = False
     disabled_by: str | None = None
+    """Why it did not run; begins with `LEFT_TO_OTHERS` where that is no loss."""
     compile_id: str | None = None
     error: str | None = None
     within: int | None = None

@@ -67,7 +67,7 @@ def _finding(found: list[Setting]) -> Finding:
     return Finding(
         code="config-overridden",
         severity="warning",
-        title=f"{said}: changed by {first.changed_by}",
+        title=f"{said}: {_reason(first)}",
         cause=sentence(
             f"{listed([s.key for s in found])} {be} not{set_at} when the program compiles: "
             f"{first.changed_by} changed {it}" + (f"; {first.why}" if first.why else "")
@@ -87,12 +87,20 @@ def _finding(found: list[Setting]) -> Finding:
     )
 
 
+def _reason(setting: Setting) -> str:
+    """Who changed it; of the compiler itself, what made it do so."""
+    by_rule = setting.changed_by == "the compiler" and setting.why
+    return setting.why if by_rule else f"changed by {setting.changed_by}"
+
+
 def _advice(setting: Setting) -> str:
     if setting.changed_by.startswith("the end of the patch"):
         return (
             "Keep the block open around the first call, or give the value to this compile: "
             "torch.compile(..., options={...}) holds for whenever it compiles."
         )
+    if setting.why.startswith("the backend is "):
+        return "Compile with Inductor (backend='inductor'), or leave the setting out."
     if setting.changed_by.startswith("the thread"):
         return "Set it on the thread that compiles, or give it to torch.compile as options={...}."
     if setting.changed_by.startswith("the environment variable"):

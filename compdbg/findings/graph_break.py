@@ -15,6 +15,7 @@ from compdbg.findings.words import at, counted, listed, sentence
 from compdbg.model.frames import Compile, name_of
 from compdbg.model.run import Run
 
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _SENTENCE = re.compile(r"(?<!e\.g)(?<!i\.e)\. ")
 
 
@@ -133,7 +134,7 @@ def _reason(event: GraphBreak) -> str:
     deeper = ""
     if inside is not None and event.where is not None and inside.file != event.where.file:
         deeper = f" (inside {inside.function}, {at(inside)})"
-    text = _SENTENCE.split(event.explanation, maxsplit=1)[0] or event.reason
+    text = _ADDRESS.sub("", _SENTENCE.split(event.explanation, maxsplit=1)[0] or event.reason)
     return f"{text.rstrip('.')}{deeper}"
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
-from compdbg.findings.words import counted, sentence, trend
+from compdbg.findings.words import at, counted, sentence, trend
 from compdbg.model.recompiles import Group
 from compdbg.model.trends import Forecast
 
@@ -59,14 +60,26 @@ _ADVICE = {
     "backend": "Make the backend once and pass the same object to every torch.compile.",
     "none-or-value": "Pass a tensor on every call (a zero or a mask for the absent one).",
 }
+_CARRIED = re.compile(r"___stack\d+")
+_WITHOUT_BREAK = (
+    "Do away with the graph break at {line}: what crosses it as a Python value is a constant of the code "
+    "after it."
+)
 _OTHERWISE = "Keep {what} the same from call to call, or compile one function for each variant."
 
 
 def axis_of(group: Group) -> str:
     """What varies: `size 1 of k`, `the attribute self.seen`."""
+    if _is_carried(group):
+        return f"the value from the graph break at {at(group.where)}"
     pattern = _WHAT.get(group.cause, f"{group.cause} of {{subject}}")
     axis = "" if group.axis is None else group.axis
     return " ".join(pattern.format(subject=group.subject, axis=axis).split())
+
+
+def _is_carried(group: Group) -> bool:
+    """A result of the call at which the graph breaks; Dynamo has a name of its own for it."""
+    return group.resumed and group.where is not None and _CARRIED.search(group.subject) is not None
 
 
 def said(group: Group) -> str:
@@ -98,13 +111,15 @@ def outlook(found: Forecast | None) -> str:
 
 def advice(groups: Iterable[Group]) -> str:
     """What to do, once for each cause: the first group of it is what the user passes."""
-    first: dict[str, Group] = {}
+    first: dict[object, Group] = {}
     for group in groups:
-        first.setdefault(group.cause, group)
+        first.setdefault((group.cause, _is_carried(group)), group)
     return " ".join(dict.fromkeys(_advice(group) for group in first.values()))
 
 
 def _advice(group: Group) -> str:
+    if _is_carried(group):
+        return _WITHOUT_BREAK.format(line=at(group.where))
     cause = _cause(group)
     pattern = _ADVICE.get(cause if cause in _ADVICE else group.cause, _OTHERWISE)
     axis = 0 if group.axis is None else group.axis

@@ -25,20 +25,23 @@ def recompile_limit(run: Run) -> Iterator[Finding]:
 def _finding(history: History, hit: Compile) -> Finding:
     assert hit.limit is not None
     limit, call = hit.limit, hit.limit.call
-    groups = history.groups
+    groups = sorted(history.groups, key=lambda group: (group.frame != hit.frame, not group.excess))
     main = groups[0] if groups else None
     because = f": {axis_of(main)} varies" if main is not None else ""
     which = f"call {call}" if call is not None else "a later call"
     effect = "raises" if limit.raises else "runs eager"
-    start = (
-        f"From {which} on, a call of {hit.name} ({at(hit.where)}) that matches none of the compiled entries "
+    name = (
+        f"the rest of {hit.name} (after its line {hit.where.line})"
+        if hit.resume_of and hit.where
+        else hit.name
     )
+    start = f"From {which} on, a call of {name} ({at(hit.where)}) that matches none of the compiled entries "
     return Finding(
         code="recompile-limit",
         severity="error",
-        title=f"{hit.name} hit {limit.limit} ({limit.limit_value}) and {effect} from {which} on{because}",
+        title=f"{name} hit {limit.limit} ({limit.limit_value}) and {effect} from {which} on{because}",
         cause=f"{start}{effect}. " + " ".join(said(group) for group in groups),
-        suggestion=advice(groups)
+        suggestion=advice([group for group in groups if group.excess] or groups)
         or f"Find what varies with `compdbg show guards`; raising torch._dynamo.config.{limit.limit} only "
         "buys time.",
         where=hit.where,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from compdbg.events import Where
 from compdbg.model.causes import Cause, guard_of, read_reason
 from compdbg.model.frames import Compile, Frames, Reason
 from compdbg.model.trends import Forecast, forecast, movement
@@ -49,8 +50,11 @@ class Group(Struct, frozen=True, kw_only=True):
     expected: int
     values: list[str]
     guard: str
+    frame: str
     resumed: bool
     """Of a resume function after a graph break: what varies is a value on its way."""
+    where: Where | None
+    """The first line of the function; of a resume function, the line with the break."""
     events: list[str]
     calls: list[int | None]
     """The calls that were compiled for it, from 1; None where calls are not counted."""
@@ -147,7 +151,9 @@ def _group(found: list[tuple[Cause, Compile, Reason]], static: bool) -> Group:
         expected=max(allowed, _STATIC_ALLOWED) if static and first.kind in DYNAMIC else allowed,
         values=list(values),
         guard=guard_of(found[-1][2].text),
+        frame=found[0][1].frame,
         resumed=found[0][1].resume_of is not None,
+        where=found[0][1].where,
         events=[event for _, compiled, reason in found for event in (reason.event, compiled.start)],
         calls=[compiled.call for _, compiled, _ in found],
     )

@@ -6,7 +6,8 @@ import re
 
 _LOCAL = re.compile(r"\b[LG]\[['\"](?P<name>\w+)['\"]\]")
 _SLOT = re.compile(r"\._(?:modules|parameters|buffers)\[['\"](?P<name>[^'\"]+)['\"]\]")
-_INDEX = re.compile(r"\.(?P<index>\d+)(?=\.|\[|$)")
+_INDEX = re.compile(r"(?P<number>(?<![\w.\]])\d+\.\d+)|\.(?P<index>\d+)(?=\.|\[|$)")
+"""The index of a layer, but not the decimals of a number that a guard compares with."""
 _IMPORTED = re.compile(r"\b__import_(?P<name>\w*?)(?=$|[^\w])")
 _SIZE = re.compile(r"^(?P<tensor>.+)\.size\(\)\[(?P<dim>\d+)\]$")
 
@@ -16,7 +17,7 @@ def shown(source: str) -> str:
     plain = _LOCAL.sub(lambda found: found["name"], source.strip())
     plain = _IMPORTED.sub(lambda found: found["name"].replace("_dot_", "."), plain)
     plain = _SLOT.sub(lambda found: "." + found["name"], plain)
-    plain = _INDEX.sub(lambda found: f"[{found['index']}]", plain)
+    plain = _INDEX.sub(lambda found: found["number"] or f"[{found['index']}]", plain)
     return plain.replace(".__code__", "").replace("._base", "")
 
 

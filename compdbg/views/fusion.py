@@ -26,7 +26,7 @@ def fusion(source: Source) -> View:
             Column("why", lambda r: r.why, wide=True),
         ),
         lines=[*(_sentence(p) for p in found.passes if p.custom), *_torchs_own(found)],
-        empty="no pass of custom patterns was applied, and none is configured",
+        empty="no pass of custom patterns was applied, and none is in effect",
     )
 
 

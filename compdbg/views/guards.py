@@ -137,7 +137,8 @@ def _line(entry: Entry) -> str:
     if not dropped:
         return f"{text}, all kept"
     layers = Counter(guard.layer for guard in entry.dropped if guard.layer != "dynamo")
-    by = f" by {entry.dropped_by}" if entry.dropped_by else ""
+    droppers = [entry.dropped_by] if entry.dropped_by else sorted({g.dropped_by or "" for g in entry.dropped})
+    by = f" by {' and '.join(droppers)}" if any(droppers) else ""
     text += f", {dropped} dropped{by}"
     if layers:
         text += f" ({', '.join(f'{count} of {layer}' for layer, count in layers.items())})"

@@ -148,6 +148,9 @@ def test_enforce_eager_is_mode_none_without_captures():
     assert {c.by for c in changes} == {"--enforce-eager=true"}
 
 
+CC = '{"backend": "eager"}'
+
+
 def settled(**values):
     return resolve(CompilationConfig(**values), available_passes())
 
@@ -175,6 +178,33 @@ def test_each_change_says_who_and_why():
     assert (change.key, change.effective) == ("use_inductor_graph_partition", "false")
     (change,) = settled(cudagraph_capture_sizes=[4]).changes
     assert change.why == "cudagraph_mode is NONE: nothing is captured"
+
+
+def test_passes_are_not_in_effect_where_nothing_runs_them():
+    asked = {"pass_config": {"fuse_norm_quant": True, "fuse_act_quant": False}, "inductor_passes": [len]}
+    for values, why in (
+        ({"backend": "eager"}, "the backend is eager: only Inductor runs passes"),
+        ({"mode": "DYNAMO_TRACE_ONCE"}, "mode is DYNAMO_TRACE_ONCE: only FULL splits"),
+    ):
+        effective = settled(**asked, **values)
+        assert {c.key: c.effective for c in effective.changes if c.why.startswith(why)} == {
+            "pass_config.fuse_norm_quant": "false",
+            "inductor_passes": "[]",
+        }
+        assert not any(getattr(effective.config.pass_config, flag) for flag in PassConfig.flags())
+    assert settled(backend="eager").changes == [] == settled(**asked).changes
+
+
+@pytest.mark.parametrize(("outside", "in_program", "asked"), [("{}", "eager", True), (CC, "inductor", False)])
+def test_passes_that_fell_to_a_backend_from_the_command_line_were_meant_to(
+    monkeypatch, outside, in_program, asked
+):
+    monkeypatch.setenv("COMPDBG_CC", outside)
+    requested = CompilationConfig(backend=in_program, pass_config={"fuse_norm_quant": True})
+    with Heard() as heard:
+        emit_config(requested, resolve(requested, available_passes()))
+    found = {e.key: (e.effective, e.asked) for e in heard.of(ConfigValue)}
+    assert found["pass_config.fuse_norm_quant"] == ("false", asked)
 
 
 def test_switches_of_passes_follow_enable_all_unless_named():

@@ -14,6 +14,7 @@ from compdbg.compiler.passes.pass_manager import PostGradPassManager, available_
 from compdbg.compiler.ranges import Range
 from compdbg.doctor.fusions import judge
 from compdbg.events import PassRun
+from compdbg.findings.collect import find_all
 from tests.compiler.test_passes import NormDoubled, traced
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")]
@@ -134,6 +135,20 @@ def test_a_pass_that_is_not_for_a_graph_says_so_once(limits, why, record_here):
     assert said == [why]
     (row,) = [row for row in run.fusion if row.pass_ == "Limited"]
     assert (row.outcome, why in row.why) == ("not-run", True)
+
+
+def test_sequence_parallelism_that_leaves_a_range_to_the_fused_all_reduce_is_no_fault(record_here):
+    asked = CompilationConfig(pass_config={"enable_sp": True, "fuse_allreduce_rms": True})
+    manager = PostGradPassManager()
+    manager.configure(resolve(asked, available_passes()).config)
+    with record_here() as run, pass_context(Range(1, 8192)):
+        manager(traced(lambda x: x * 2, torch.randn(3, 8)).graph)
+    (row,) = [row for row in run.fusion if row.pass_ == "SequenceParallelismPass"]
+    assert row.outcome == "not-run"
+    assert row.why == (
+        "skipped on the only graph: left to fuse_allreduce_rms: the range 1-8192 begins below 2048 tokens"
+    )
+    assert [f.code for f in find_all(run.load()) if f.severity != "info"] == []
 
 
 def test_options_are_fields():

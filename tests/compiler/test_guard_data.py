@@ -12,8 +12,9 @@ from compdbg.compiler import support_torch_compile, use_config
 from compdbg.compiler.guard_check import Checker
 from compdbg.compiler.guard_data import Condition, spoken
 from compdbg.compiler.guard_sources import CannotFollow, parsed
+from compdbg.compiler.ops.quant import quantize_static
 from compdbg.compiler.piece_cache import forget
-from compdbg.events import GuardAudit, Guards, GuardViolation
+from compdbg.events import CacheLookup, GuardAudit, Guards, GuardViolation
 from tests.compiler.ops import eager
 from tests.compiler.sized import Heard
 
@@ -203,6 +204,30 @@ def test_tensors_are_compared_by_what_a_graph_relies_on():
     assert seen(made, x=None) == "builtins.NoneType"
 
 
+@pytest.mark.parametrize(("dtype", "found"), [("int8", 1), ("float8_e4m3fn", 2), ("int16", None)])
+def test_a_dtype_is_a_key_like_any_other(dtype, found):
+    made = condition(f"L['table'][torch.{dtype}]", "equals", str(found))
+    table = {torch.int8: 1, torch.float8_e4m3fn: 2}
+    assert seen(made, table=table) == (None if found else "nothing there")
+
+
+@support_torch_compile(dynamic_arg_dims={"x": 0})
+class Quantised(nn.Module):
+    def forward(self, x, scale):
+        return quantize_static(x, scale, torch.int8)
+
+
+def test_guards_of_a_model_that_quantises_can_be_kept(tmp_path):
+    with (
+        Heard() as heard,
+        use_config(eager(disable_cache=False, cache_dir=str(tmp_path))),
+        torch.inference_mode(),
+    ):
+        Quantised()(torch.randn(5, 8), torch.tensor(0.1))
+    reasons = [e.reason for e in heard.of(CacheLookup)]
+    assert reasons and not any("can't be kept as data" in reason for reason in reasons)
+
+
 @pytest.mark.parametrize(
     "source",
     [
@@ -215,6 +240,7 @@ def test_tensors_are_compared_by_what_a_graph_relies_on():
         "L['x'](L['y'])",
         "getattr(L['x'], L['y'])",
         "X['x']",
+        "L['x'][torch.hub]",
         "L['x'",
     ],
 )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
+
 import pytest
 import torch
 
 from compdbg.views.base import Source
 from compdbg.views.frames import frames
-from tests.integration.frames_here import Record, alarms, compiled, findings, ones, only, tried
+from tests.integration.frames_here import Record, alarms, compiled, findings, line_of, ones, only, tried
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 
@@ -235,6 +237,28 @@ class TestLimit:
         assert finding.data["eager_from_call"] is None
         assert finding.data["raises_from_call"] == 9
         assert finding.cost.results == "failed"
+
+    def test_of_a_resumed_function_the_cause_is_what_crosses_the_break(self, record_here: Record) -> None:
+        @torch._dynamo.disable
+        def name_of(i):
+            return f"request {i}"
+
+        def step(x, i):
+            doubled = x * 2
+            name = name_of(i)
+            return doubled + len(name)
+
+        with record_here() as run:
+            function = compiled(step)
+            for i in range(12):
+                function(ones(3), i)
+        (finding,) = [f for f in findings(run) if f.code == "recompile-limit"]
+        line = f"{PurePath(__file__).name}:{line_of(step, 'name_of(i)')}"
+        assert finding.title.startswith("the rest of ")
+        assert finding.title.endswith(f"the value from the graph break at {line} varies")
+        assert finding.suggestion.startswith(f"Do away with the graph break at {line}")
+        assert "dynamic=True" not in finding.suggestion  # of `i`, which torch made dynamic on call 2
+        assert finding.data["groups"][0]["values"][:2] == ["'request 0'", "'request 1'"]
 
     def test_the_view_has_a_row_for_the_call_that_ran_eager(self, record_here: Record) -> None:
         with record_here() as run:

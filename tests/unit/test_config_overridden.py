@@ -31,6 +31,15 @@ def test_who_changed_it_and_why():
     assert finding.data["requested"] == {"cudagraph_mode": "FULL"}
 
 
+def test_of_a_backend_that_runs_no_passes_the_title_says_so():
+    why = "the backend is eager: only Inductor runs passes"
+    (finding,) = found(
+        changed("pass_config.fuse_norm_quant", "true", "false", changed_by="the compiler", why=why)
+    )
+    assert finding.title == f"pass_config.fuse_norm_quant is false, not true: {why}"
+    assert finding.suggestion == "Compile with Inductor (backend='inductor'), or leave the setting out."
+
+
 @pytest.mark.parametrize(
     "event",
     [

@@ -20,6 +20,7 @@ from compdbg.compiler.ops.shared_rows import all_gather_rows, own_rows, reduce_s
 from compdbg.compiler.passes.fusion.allreduce_rms_fusion import Replacements, reduced_norm_forms, world
 from compdbg.compiler.passes.fusion.fusion_pass import FusionPass, FusionPattern
 from compdbg.compiler.ranges import Range
+from compdbg.events.graphs import LEFT_TO_OTHERS
 
 
 class SequenceParallelismPass(FusionPass):
@@ -41,6 +42,12 @@ class SequenceParallelismPass(FusionPass):
     def is_applicable_for_range(self, compile_range: Range) -> bool:
         enough = compile_range.high >= max(map(ranks_in, self.groups))
         return enough and compile_range.low >= self.from_tokens
+
+    def refusal(self, graph: fx.Graph, compile_range: Range) -> str:
+        if compile_range.low < self.from_tokens:
+            begins = f"the range {compile_range} begins below {self.from_tokens} tokens"
+            return f"{LEFT_TO_OTHERS} fuse_allreduce_rms: {begins}"
+        return super().refusal(graph, compile_range)
 
     def __call__(self, graph: fx.Graph) -> None:
         super().__call__(graph)
