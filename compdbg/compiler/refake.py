@@ -180,6 +180,8 @@ class _Fakes:
         if bounds is not None:
             oblivious = self._shapes is not DynamicShapesType.BACKED
             low = bounds.low if oblivious else max(2, bounds.low)
+            if unbacked and low == 1:
+                low = 0  # no size is refused that eager takes: code for unbacked sizes checks their bounds
             high = bounds.high if bounds.high < UNBOUNDED else None
             known = self._environment.var_to_range[symbol]
             wanted = ValueRanges(low, known.upper if high is None else high)

@@ -36,6 +36,25 @@ def test_a_product_that_inductor_lays_out_by_its_rows():
     compare(model, 5, 1, 2, 3, 64)
 
 
+@support_torch_compile(dynamic_arg_dims={"x": 0})
+class HeadsFirst(nn.Module):
+    """Results of which more than the first stride depends on the number of rows."""
+
+    def forward(self, x):
+        heads = x.unflatten(-1, (2, 4))
+        return heads.transpose(0, 1).contiguous(), heads.permute(1, 2, 0).sin(), x.sum(0)
+
+
+def test_results_lie_as_promised_at_every_size_and_none_is_refused():
+    with use_config(CompilationConfig(dynamic_shapes_config={"type": "unbacked"})):
+        model = HeadsFirst()
+    compare(model, 5, 1, 0, 64)
+    x = torch.randn(5, 8)
+    with torch.no_grad():
+        first, turned, _ = model(x)
+    assert (first.stride(), turned.stride()) == ((20, 4, 1), (4, 1, 8))
+
+
 class Asking(EagerAdaptor):
     """Asks of the size what `asks` says, as a lowering does, or goes on without an answer."""
 

@@ -18,7 +18,7 @@ from torch._inductor.custom_graph_pass import CustomGraphPass
 from torch.fx.passes.graph_transform_observer import GraphTransformObserver
 
 from compdbg import probe
-from compdbg.compiler.config import CompilationConfig, PassConfig
+from compdbg.compiler.config import CompilationConfig, DynamicShapesType, PassConfig
 from compdbg.compiler.config_values import ConfigError, nearest
 from compdbg.compiler.passes.attempts import Attempts
 from compdbg.compiler.passes.fusion.fusion_pass import FusionPass
@@ -26,6 +26,7 @@ from compdbg.compiler.passes.inductor_pass import InductorPass, as_pass, get_pas
 from compdbg.compiler.passes.rank_agreement import tell_and_compare
 from compdbg.compiler.passes.utility.fix_functionalization import FixFunctionalizationPass
 from compdbg.compiler.passes.utility.noop_elimination import NoOpEliminationPass
+from compdbg.compiler.passes.utility.output_strides import OutputStridesPass
 from compdbg.compiler.passes.utility.post_cleanup import PostCleanupPass
 from compdbg.compiler.passes.utility.residual_sums import ResidualSumPass
 from compdbg.events import PassRun, PatternPass
@@ -128,6 +129,9 @@ class PostGradPassManager(CustomGraphPass):  # type: ignore[misc]
         self.passes += [pass_ for flag, pass_ in made if flag in _TIDYING]
         self.passes += fusions
         self.passes += [as_pass(given) for given in config.inductor_passes]
+        self.last = [PostCleanupPass(), FixFunctionalizationPass()]
+        if config.dynamic_shapes_config.type is DynamicShapesType.UNBACKED:
+            self.last.append(OutputStridesPass())
 
     def add(self, pass_: InductorPass) -> None:
         """One more, after those there are."""
