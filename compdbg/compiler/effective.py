@@ -95,8 +95,9 @@ def emit_config(requested: CompilationConfig, effective: Effective) -> None:
 
 
 def _meant(change: Change, mode: CompilationMode, given: set[str]) -> bool:
-    """Whoever turns compilation off, or names another backend from outside, wants what follows from it."""
-    return mode is CompilationMode.NONE or ("backend" in given and change.why.startswith("the backend is "))
+    """Whoever turns compilation off, or sets from outside what takes a value away, wants what follows."""
+    root = change.why.removeprefix("the ").partition(" is ")[0]
+    return mode is CompilationMode.NONE or (root in given and change.key not in given)
 
 
 class _Settler:

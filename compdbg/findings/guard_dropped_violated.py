@@ -27,11 +27,22 @@ _SUGGESTIONS = {
     "global-state": "Make the first call, which compiles, in the state of the later ones, or keep the guard.",
     "other": "Keep this guard: a guard_filter_fn that returns True for {name}.",
 }
+_ENGINE_SUGGESTIONS = {
+    "shape": "Compile one method for each side of the condition, so that no size decides what was compiled; "
+    "dynamic_shapes_config.evaluate_guards makes a call that breaks it an error.",
+    "constant": "Make {name} a tensor argument, which the compiled code reads on every call, or make a new "
+    "instance of the model for the new value.",
+    "other": "Have {name} as it was on the first call, or make a new instance of the model: that is "
+    "compiled anew.",
+}
+"""Where an engine drops all guards of a model, there is no filter that its user could change."""
+_ENGINE = re.compile(r"^compdbg\.compiler|NoGuardsWrapper\b")
 _ENDS = {
     "differs": "and the result differs from eager",
     "unknown": "and the result may differ from eager",
     "same": "which changes no result",
 }
+_OURS, _OURS_FILE = "compdbg.compiler", re.compile(r"/compdbg/compiler/wrapper\.py:\d+\)$")
 _PLACE = re.compile(r"\((?:.*/)?(?P<place>[^/]+:\d+)\)$")
 
 
@@ -56,7 +67,7 @@ def _with_fixed_size(run: Run, violated: Violated, finding: Finding) -> Finding:
 
 def _finding(violated: Violated) -> Finding:
     first, effect = violated.first, violated.effect
-    advice = _SUGGESTIONS.get(first.kind, _SUGGESTIONS["other"]).format(name=f"`{first.name}`")
+    advice = _advice(violated)
     return Finding(
         code="guard-dropped-violated",
         severity=_SEVERITY.get(effect, "warning"),
@@ -85,6 +96,12 @@ def _finding(violated: Violated) -> Finding:
     )
 
 
+def _advice(violated: Violated) -> str:
+    engine = _ENGINE.search(violated.entry.dropped_by or "")
+    known = {**_SUGGESTIONS, **_ENGINE_SUGGESTIONS} if engine else _SUGGESTIONS
+    return known.get(violated.first.kind, known["other"]).format(name=f"`{violated.first.name}`")
+
+
 def named(entry: Entry) -> str:
     """The user's function; a container's forward, which torch wraps, has no name of its own."""
     return "The module" if "/torch/_dynamo/" in entry.function else f"`{entry.name}`"
@@ -92,7 +109,8 @@ def named(entry: Entry) -> str:
 
 def dropper(entry: Entry) -> str:
     """`drop_all (model.py:4)`."""
-    return _PLACE.sub(lambda found: f"({found['place']})", entry.dropped_by or "a filter")
+    by = entry.dropped_by or "a filter"
+    return _OURS if _OURS_FILE.search(by) else _PLACE.sub(lambda found: f"({found['place']})", by)
 
 
 def _is_whole(violated: Violated) -> bool:

@@ -207,6 +207,19 @@ def test_passes_that_fell_to_a_backend_from_the_command_line_were_meant_to(
     assert found["pass_config.fuse_norm_quant"] == ("false", asked)
 
 
+def test_sizes_that_are_not_captured_by_command_were_meant_not_to(monkeypatch):
+    requested = CompilationConfig(cudagraph_mode="FULL", cudagraph_capture_sizes=[4])
+    for outside, asked in (
+        ('{"cudagraph_mode": "NONE"}', False),
+        ('{"cudagraph_mode": "NONE", "cudagraph_capture_sizes": "[8]"}', True),
+    ):
+        monkeypatch.setenv("COMPDBG_CC", outside)
+        with Heard() as heard:
+            emit_config(requested, resolve(requested))
+        found = {e.key: (e.effective, e.asked) for e in heard.of(ConfigValue)}
+        assert found["cudagraph_capture_sizes"] == ("[]", asked)
+
+
 def test_switches_of_passes_follow_enable_all_unless_named():
     def enabled(**flags):
         config = settled(pass_config=flags).config.pass_config

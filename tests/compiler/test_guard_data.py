@@ -15,6 +15,7 @@ from compdbg.compiler.guard_sources import CannotFollow, parsed
 from compdbg.compiler.ops.quant import quantize_static
 from compdbg.compiler.piece_cache import forget
 from compdbg.events import CacheLookup, GuardAudit, Guards, GuardViolation
+from compdbg.findings.collect import find_all
 from tests.compiler.ops import eager
 from tests.compiler.sized import Heard
 
@@ -209,6 +210,28 @@ def test_a_dtype_is_a_key_like_any_other(dtype, found):
     made = condition(f"L['table'][torch.{dtype}]", "equals", str(found))
     table = {torch.int8: 1, torch.float8_e4m3fn: 2}
     assert seen(made, table=table) == (None if found else "nothing there")
+
+
+@support_torch_compile(dynamic_arg_dims={"x": 0})
+class Scaled(nn.Module):
+    factor = 2.0
+
+    def forward(self, x):
+        return x * self.factor
+
+
+def test_of_a_guard_that_the_pipeline_dropped_nothing_is_advised_that_its_user_can_not_do(record_here):
+    with record_here() as run, use_config(eager(disable_cache=True)), torch.inference_mode():
+        model = Scaled()
+        model.factor = 1.0
+        model(torch.ones(4, 2))
+        model.factor = 3.0
+        model(torch.ones(5, 2))
+    (finding,) = [f for f in find_all(run.load()) if f.code == "guard-dropped-violated"]
+    assert finding.data["effect"] == "differs"
+    assert "; compdbg.compiler dropped it." in finding.cause
+    assert finding.suggestion.startswith("Make `self.factor` a tensor argument")
+    assert "guard_filter_fn" not in finding.suggestion
 
 
 @support_torch_compile(dynamic_arg_dims={"x": 0})
