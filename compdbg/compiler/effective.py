@@ -78,7 +78,7 @@ def emit_config(requested: CompilationConfig, effective: Effective) -> None:
     for key in all_keys(CompilationConfig):
         if key in changed:
             change = changed[key]
-            settled = change.by in _SETTLERS and not _meant(change, effective.config.mode, given)
+            settled = change.by in _SETTLERS and not _meant(change, effective.config.mode, changed, given)
             probe.emit(
                 ConfigValue(
                     key=key,
@@ -94,10 +94,12 @@ def emit_config(requested: CompilationConfig, effective: Effective) -> None:
             probe.emit(ConfigValue(key=key, requested=value, effective=value, asked=True))
 
 
-def _meant(change: Change, mode: CompilationMode, given: set[str]) -> bool:
+def _meant(change: Change, mode: CompilationMode, changed: dict[str, Change], given: set[str]) -> bool:
     """Whoever turns compilation off, or sets from outside what takes a value away, wants what follows."""
     root = change.why.removeprefix("the ").partition(" is ")[0]
-    return mode is CompilationMode.NONE or (root in given and change.key not in given)
+    if mode is CompilationMode.NONE or root in given:
+        return mode is CompilationMode.NONE or change.key not in given
+    return root in changed and root != change.key and _meant(changed[root], mode, changed, given)
 
 
 class _Settler:

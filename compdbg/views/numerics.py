@@ -24,7 +24,17 @@ def numerics(source: Source) -> View:
             Column("inputs", lambda c: c.inputs, wide=True),
             Column("why not", lambda c: c.reason),
         ),
-        empty="results were not compared with eager in this run; `compdbg run --compare eager` does",
+        empty=_nothing_compared(source),
+    )
+
+
+def _nothing_compared(source: Source) -> str:
+    asked = any(hook.hook == "compare" and hook.state == "works" for hook in source.run.health.hooks)
+    if not asked:
+        return "results were not compared with eager in this run; `compdbg run --compare eager` does"
+    return (
+        "no call was compared: torch called no graph that it compiled in this run. Models of the built-in "
+        "compiler are not compared; `model.forward_eager` gives their results in eager"
     )
 
 

@@ -211,6 +211,7 @@ def test_sizes_that_are_not_captured_by_command_were_meant_not_to(monkeypatch):
     requested = CompilationConfig(cudagraph_mode="FULL", cudagraph_capture_sizes=[4])
     for outside, asked in (
         ('{"cudagraph_mode": "NONE"}', False),
+        ('{"mode": "STOCK_TORCH_COMPILE"}', False),  # which captures nothing, so that there are no sizes
         ('{"cudagraph_mode": "NONE", "cudagraph_capture_sizes": "[8]"}', True),
     ):
         monkeypatch.setenv("COMPDBG_CC", outside)

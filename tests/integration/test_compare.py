@@ -175,7 +175,15 @@ def test_the_view_and_a_run_that_compared_nothing(compared: Any) -> None:
     assert [(item.graph, item.check) for item in view.items] == [("0/0", "equal")]  # type: ignore[attr-defined]
     without = compared(affine, off_by(0.5), (X,), compare="")
     assert VIEWS["numerics"](Source(without, [])).items == []
+    assert "`compdbg run --compare eager` does" in VIEWS["numerics"](Source(without, [])).empty
     assert found(without) == []
+
+
+def test_where_it_was_asked_for_and_nothing_compared_the_view_does_not_advise_it(record_here: Any) -> None:
+    with record_here(compare="eager") as recording:
+        affine(X)
+    empty = VIEWS["numerics"](Source(recording.load(), [])).empty
+    assert empty.startswith("no call was compared") and "--compare" not in empty
 
 
 def batch_norm(x: Tensor, mean: Tensor) -> Tensor:
