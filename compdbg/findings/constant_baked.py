@@ -42,8 +42,8 @@ def _constants(entries: list[Entry]) -> list[_Constant]:
     found: dict[str, _Constant] = {}
     flags: dict[str, Guard] = {}
     for guard in (guard for entry in entries for guard in entry.guards):
-        if not guard.constant or guard.kept:
-            continue
+        if not guard.constant or guard.kept or str(guard.value) == guard.constant:
+            continue  # `torch.int8` is the value that it names
         if guard.constant.endswith(_TRAINING):
             flags.setdefault(guard.constant, guard)
         else:

@@ -113,11 +113,13 @@ def _lines(source: Source, rows: list[FrameRow]) -> list[str]:
 
 
 def _breaks(source: Source) -> str:
-    """Breaks as the user has them, by line; a frame that is compiled again meets its breaks again."""
+    """Breaks by line and kind, as the finding has them; a frame that is compiled again meets them again."""
     met = [event for _, event in source.run.frames.breaks]
-    lines = {(e.where.file, e.where.line) if e.where else e.reason for e in met}
-    times = f", met {len(met)} times" if len(met) > len(lines) else ""
-    return counted(len(lines), "graph break") + times
+    lines = [(e.where.file, e.where.line) if e.where else (e.reason, 0) for e in met]
+    kinds = {(*line, e.reason) for line, e in zip(lines, met, strict=True)}
+    on = f" on {counted(len(set(lines)), 'line')}" if len(kinds) > len(set(lines)) else ""
+    times = f", met {len(met)} times" if len(met) > len(kinds) else ""
+    return counted(len(kinds), "graph break") + on + times
 
 
 def _history(history: History) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Mapping
+
 from compdbg.model.capture_sizes import Padding
 from compdbg.model.pipeline import ServedSize
 from compdbg.views.base import Column, Source, View
@@ -9,6 +12,7 @@ from compdbg.views.places import size
 
 
 def sizes(source: Source) -> View:
+    leaks = leaks_by_size(source)
     return View(
         name="sizes",
         title="Sizes and captures",
@@ -26,10 +30,24 @@ def sizes(source: Source) -> View:
                 "capture ms", lambda s: "" if s.capture_ms is None else f"{s.capture_ms:.1f}", align="right"
             ),
             Column("capture size", lambda s: size(s.capture_bytes), align="right"),
-            Column("trouble", _trouble),
+            Column("trouble", lambda s: _leaked(leaks, s) or _trouble(s)),
         ),
         empty="no size was captured or dispatched: the program used no engine that captures by size",
     )
+
+
+def leaks_by_size(source: Source) -> Mapping[tuple[str, int], list[str]]:
+    """Graph and size -> what the rows changed that padding added."""
+    found: dict[tuple[str, int], list[str]] = defaultdict(list)
+    for leak in source.run.leaks:
+        for rows, _ in leak.sizes:
+            found[leak.graph, rows].append(leak.what)
+    return found
+
+
+def _leaked(leaks: Mapping[tuple[str, int], list[str]], served: ServedSize) -> str:
+    changed = leaks.get((served.graph, served.size), [])
+    return f"padding changes {', '.join(changed)}" if changed else ""
 
 
 def _trouble(served: ServedSize) -> str:

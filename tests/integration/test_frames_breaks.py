@@ -182,3 +182,16 @@ def test_a_break_that_a_recompiled_frame_meets_again_is_one_line_of_the_view(rec
             compiled(step)(ones(4), mode)
     loaded = run.load()
     assert "1 graph break, met 3 times; " in frames(Source(loaded, [])).lines[0]
+
+
+def test_breaks_of_two_kinds_on_one_line_are_counted_as_the_finding_counts_them(record_here: Record) -> None:
+    def step(x):
+        print(x.sum().item())
+        return x + 1
+
+    with record_here() as run:
+        compiled(step)(ones(4))
+    loaded = run.load()
+    finding = only(run, "graph-break")
+    assert finding.title.startswith("2 graph breaks in ")
+    assert "2 graph breaks on 1 line; " in frames(Source(loaded, [])).lines[0]

@@ -155,6 +155,11 @@ def test_frozen_values_are_one_finding_with_names_values_and_lines(record_here):
     assert all(c["line"] for c in finding.data["constants"] if c["name"] != "self.drop.training")
 
 
+def test_a_dtype_by_its_name_is_no_frozen_value(record_here):
+    _, run = entry_of(record_here, lambda x: x.to(torch.float64))
+    assert [f for f in find_all(run) if f.code == "constant-baked"] == []
+
+
 def test_what_was_seen_to_change_is_not_called_frozen(record_here):
     with record_here() as recorded:
         step = compiled(scaled)

@@ -20,6 +20,9 @@ from compdbg.events import (
 )
 from compdbg.findings.base import Finding
 from compdbg.findings.collect import find_all
+from compdbg.views.base import Source
+from compdbg.views.explorer.sizes import sizes_view
+from compdbg.views.sizes import sizes
 from tests.unit.test_pipeline_model import run_of
 
 LINE = Where("/home/me/model.py", 12, "forward")
@@ -172,6 +175,16 @@ class TestReplaysThatWereRefused:
             "wrong",
         )
         assert (finding.data["sizes"], finding.data["max_abs"]) == ([[3, 8], [5, 8]], 2.5)
+
+    @pytest.mark.parametrize(("leaks", "mark"), [([], "✓ by 8"), ([3], "✗ by 8")])
+    def test_a_size_that_leaks_is_not_called_good(self, leaks, mark):
+        events = [PaddingLeak(graph="M", size=n, padded_to=8, what="output 0", elements=n) for n in leaks]
+        source = Source(run_of(Dispatch(graph="M", size=3, padded_to=8, replays=1), *events), [])
+        trouble = {c.title: c.cell for c in sizes(source).columns}["trouble"]
+        served = {c.title: c.cell for c in sizes_view(source).columns}["served"]
+        (row,) = source.run.sizes
+        assert trouble(row) == ("padding changes output 0" if leaks else "")
+        assert served(row) == mark
 
 
 class TestSplits:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from compdbg.events import AddressChanged, Capture, Dispatch, PaddingLeak, StaleInput, Where
 from compdbg.findings.base import Finding
 from compdbg.model.pipeline import ServedSize
@@ -9,21 +11,21 @@ from compdbg.views.base import Column, Source, View
 from compdbg.views.explorer.base import Block, Page, Place, source_code
 from compdbg.views.explorer.words import facts, listing
 from compdbg.views.places import counted, place, size
-from compdbg.views.sizes import sizes
+from compdbg.views.sizes import leaks_by_size, sizes
 
 _CHECK = {"equal": ("✓", "good"), "differs": ("✗", "bad")}
 
 
 def sizes_view(source: Source) -> View:
     told = sizes(source)
-    rows = source.run.sizes
+    rows, leaks = source.run.sizes, leaks_by_size(source)
     return View(
         name="sizes",
         title="Sizes: how each was served",
         items=rows,
         columns=(
             Column("size", lambda s: str(s.size), align="right"),
-            Column("served", lambda s: _served(s)[0], role=lambda s: _served(s)[1]),
+            Column("served", lambda s: _served(s, leaks)[0], role=lambda s: _served(s, leaks)[1]),
             Column("as", lambda s: s.compiled_as or ""),
             Column("pad to", lambda s: str(s.padded_to or ""), align="right"),
             Column("caps", lambda s: str(s.captures or ""), align="right"),
@@ -38,12 +40,13 @@ def sizes_view(source: Source) -> View:
     )
 
 
-def _served(served: ServedSize) -> tuple[str, str]:
+def _served(served: ServedSize, leaks: Mapping[tuple[str, int], object]) -> tuple[str, str]:
     """How most calls of the size were served, in a word with its glyph."""
     if served.fault:
         return "✗ no capture", "bad"
     if served.padded_to not in (None, served.size) and served.replays:
-        return f"✓ by {served.padded_to}", "good"
+        leaked = (served.graph, served.size) in leaks
+        return (f"✗ by {served.padded_to}", "bad") if leaked else (f"✓ by {served.padded_to}", "good")
     if served.captured:
         return "✓ captured", "good"
     return ("! uncaptured", "warn") if served.uncaptured else ("· compiled", "")
@@ -83,7 +86,7 @@ def size_page(source: Source, served: ServedSize) -> Page:
     where, stack = _failure(source, served)
     blocks: list[Block] = [
         *facts(
-            ("", f"size {served.size} of {served.graph}: {_served(served)[0][2:]}", "title"),
+            ("", f"size {served.size} of {served.graph}: {_served(served, {})[0][2:]}", "title"),
             ("runs as", _runs_as(served)),
             ("calls", _calls(served)),
             ("check", _compared(served), _CHECK.get(served.check, ("", "dim"))[1]),
