@@ -9,10 +9,12 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import tempfile
 from array import array
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import msgspec
 from msgspec import Struct
@@ -113,6 +115,8 @@ def read_index(folder: Path, *, grown: bool = False) -> Index | None:
             for name, code in _TYPES.items():
                 columns[name] = array(code)
                 columns[name].fromfile(file, contents.count)
+            if file.read(1):
+                return None
         os.utime(kept)
     except (OSError, EOFError, ValueError, msgspec.DecodeError):  # of another length than it says
         return None
@@ -216,15 +220,29 @@ def _has_grown(then: dict[str, tuple[int, int]], now: dict[str, tuple[int, int]]
     return all(name in now and now[name][0] >= size for name, (size, _) in then.items())
 
 
+@contextmanager
+def whole_file(path: Path) -> Iterator[IO[bytes]]:
+    """A file that takes its place when it is whole: another explorer may be reading the one before."""
+    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+        try:
+            yield file
+            file.flush()
+            os.replace(file.name, path)
+        except BaseException:
+            Path(file.name).unlink(missing_ok=True)
+            raise
+
+
 def _keep(index: Index, kept: Path) -> None:
     try:
         kept.mkdir(parents=True, exist_ok=True)
         for old in kept.iterdir():
-            old.unlink()
-        with (kept / "columns").open("wb") as file:
+            old.unlink(missing_ok=True)
+        with whole_file(kept / "columns") as file:
             for name in _TYPES:
                 index.columns[name].tofile(file)
-        (kept / "contents.json").write_bytes(msgspec.json.encode(index.contents))
+        with whole_file(kept / "contents.json") as file:
+            file.write(msgspec.json.encode(index.contents))
         os.utime(kept)
         for unused in sorted(kept.parent.iterdir(), key=lambda one: one.stat().st_mtime)[:-RUNS]:
             shutil.rmtree(unused, ignore_errors=True)

@@ -8,6 +8,7 @@ import shutil
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from compdbg.events import Graph, MatchAttempt, Span
@@ -21,9 +22,11 @@ from compdbg.store.ranks import only_rank
 from compdbg.store.reader import read_log
 from compdbg.tui import session
 from compdbg.tui.app import Explorer
+from compdbg.views.base import Source
 from compdbg.views.explorer.all import PLACES
 from compdbg.views.explorer.apart import Failed, by_itself, stop
 from compdbg.views.explorer.compared import compared
+from compdbg.views.explorer.kept import keep_view, kept_view
 from compdbg.views.explorer.time import TimeRow
 from tests.tui.conftest import Driver, Open
 from tests.tui.runs import Builder, everything
@@ -98,6 +101,39 @@ def test_a_spoiled_index_is_none(two_ranks: Path) -> None:
     assert read_index(two_ranks) is None
     (home(two_ranks) / "contents.json").write_text("{")
     assert read_index(two_ranks) is None
+
+
+def test_columns_of_a_longer_index_are_none(two_ranks: Path) -> None:
+    build_index(two_ranks, lambda part: None)
+    with (home(two_ranks) / "columns").open("ab") as columns:
+        columns.write(b"more")
+    assert read_index(two_ranks) is None
+
+
+def test_views_that_are_written_again_stay_as_they_were_for_who_reads_them(two_ranks: Path) -> None:
+    source = Source(
+        run := Run(IndexedLog(two_ranks, build_index(two_ranks, lambda part: None))), find_all(run)
+    )
+    place = PLACES["guards"]
+    view = place.view(source)
+    keep_view(place, view, two_ranks, [])
+    seen = kept_view(place, two_ranks)
+    assert seen is not None
+    before = list(seen.items)
+    keep_view(place, msgspec.structs.replace(view, items=[], shown=None), two_ranks, [])
+    assert list(seen.items) == before != []
+    assert sorted(path.suffix for path in home(two_ranks).glob("guards*")) == [".json", ".places", ".rows"]
+
+
+def test_a_spoiled_view_is_none(two_ranks: Path) -> None:
+    source = Source(
+        run := Run(IndexedLog(two_ranks, build_index(two_ranks, lambda part: None))), find_all(run)
+    )
+    place = PLACES["guards"]
+    keep_view(place, place.view(source), two_ranks, [])
+    assert kept_view(place, two_ranks) is not None
+    (home(two_ranks) / "guards.rows").write_bytes(b"short")
+    assert kept_view(place, two_ranks) is None
 
 
 async def test_a_long_run_looks_as_a_short_one(

@@ -16,7 +16,7 @@ from msgspec import Struct
 import compdbg
 from compdbg.findings.base import Finding
 from compdbg.model.run import Run
-from compdbg.store.index import NO_RANK, home
+from compdbg.store.index import NO_RANK, home, whole_file
 from compdbg.store.reader import Log
 from compdbg.views.base import Source, View
 from compdbg.views.explorer.all import PLACES
@@ -106,21 +106,22 @@ def keep_view(place: Place, view: View, folder: Path, findings: Sequence[Finding
     kept = home(folder)
     at, ranks = array("Q", [0]), array("i")
     positions: dict[int, int] = {}
-    with (kept / f"{place.name}.rows").open("wb") as file:
+    with whole_file(kept / f"{place.name}.rows") as file:
         for n, row in enumerate(view.items):
             at.append(at[-1] + file.write(_encode(row)))
             rank = getattr(row, "rank", None)
             ranks.append(NO_RANK if rank is None else rank)
             positions[id(row)] = n
     shown = None if view.shown is None else [positions[id(row)] for row in view.shown]
-    with (kept / f"{place.name}.places").open("wb") as file:
+    with whole_file(kept / f"{place.name}.places") as file:
         at.tofile(file)
         ranks.tofile(file)
     head = _Head(
         compdbg.__version__, view.title, list(view.lines), view.empty, len(ranks), shown,
         _about(place, view, positions, findings),
     )  # fmt: skip
-    (kept / f"{place.name}.json").write_bytes(msgspec.json.encode(head))
+    with whole_file(kept / f"{place.name}.json") as file:
+        file.write(msgspec.json.encode(head))
 
 
 def _about(
@@ -148,6 +149,9 @@ def kept_view(place: Place, folder: Path) -> View | None:
             at.fromfile(file, head.count + 1)
             ranks.fromfile(file, head.count)
         rows = os.open(kept / f"{place.name}.rows", os.O_RDONLY)
+        if os.fstat(rows).st_size != at[-1]:  # spoiled, or of another writer than the places
+            os.close(rows)
+            return None
     except (OSError, EOFError, ValueError, msgspec.DecodeError):
         return None
     stored = _File(rows, at, ranks, place.row, head.about)
