@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy
 import pytest
 import torch
+from torch.fx.experimental.proxy_tensor import make_fx
 
 import fixtures.models.attention  # noqa: F401
 from compdbg.compiler.ops.projections import packed
@@ -120,6 +121,18 @@ def test_what_is_multiplied_is_no_weight_if_it_is_turned():
     with torch.no_grad():
         show_to_pass(forward, [torch.randn(8), *(torch.randn(8, 8) for _ in range(4))], fused)
     assert merged == [0]
+
+
+@pytest.mark.parametrize(("sizes", "merged"), [("fake", 1), ("symbolic", 0)], ids=["fixed", "varying"])
+def test_an_input_whose_size_varies_is_no_weight(sizes, merged):
+    """Packed on a warm-up call, it would stay in a capture for good."""
+
+    def forward(x, *others):
+        return tuple(x @ other.permute(1, 0) for other in others)
+
+    fusion = QKVProjectionFusionPass()
+    fusion(make_fx(forward, tracing_mode=sizes)(x, *weights).graph)
+    assert fusion.matched_count == merged
 
 
 def test_a_weight_in_the_place_of_another_is_packed_anew():

@@ -114,14 +114,19 @@ def _weight_of(product: fx.Node) -> fx.Node | None:
     """The weight of `x @ weight.t()`, if it is there before the call."""
     if product.target in _merged:
         given: list[Any] = [product.args[i] for i in _listed_arguments(product.target)]
-        return given[0] if all(each.op == "placeholder" for each in given) else None
+        return given[0] if all(map(_is_kept, given)) else None
     if product.target is not aten.mm.default:
         return None
     turned: Any = product.args[1]
     if turned.op != "call_function" or turned.target is not aten.permute.default:
         return None
     weight = turned.args[0]
-    return weight if weight.op == "placeholder" and list(turned.args[1]) == [1, 0] else None
+    return weight if _is_kept(weight) and list(turned.args[1]) == [1, 0] else None
+
+
+def _is_kept(given: fx.Node) -> bool:
+    """An input of the graph that may be a weight: one whose size varies is another one at each call."""
+    return given.op == "placeholder" and all(isinstance(size, int) for size in given.meta["val"].shape)
 
 
 def _call_for(group: list[fx.Node]) -> tuple[Any, tuple[Any, ...]]:
