@@ -137,6 +137,11 @@ def register_compiler(name: str, make: Callable[[CompilationConfig], CompilerInt
     _registry[name] = make
 
 
+def uses_inductor(config: CompilationConfig) -> bool:
+    """Whether passes run in what a configuration names, which may also be a compiler of the user's."""
+    return config.backend in _registry and make_compiler(config).uses_inductor
+
+
 def make_compiler(config: CompilationConfig) -> CompilerInterface:
     """The compiler that a configuration names; raises ConfigError with the nearest name."""
     make = _registry.get(config.backend)

@@ -102,6 +102,13 @@ def _meant(change: Change, mode: CompilationMode, changed: dict[str, Change], gi
     return root in changed and root != change.key and _meant(changed[root], mode, changed, given)
 
 
+def _is_on_inductor(config: CompilationConfig) -> bool:
+    """Whether a backend by another name, as a compiler of the user's, runs Inductor's passes and ours."""
+    from compdbg.compiler.compiler_interface import uses_inductor  # imports torch
+
+    return uses_inductor(config)
+
+
 class _Settler:
     """The rules, each of which replaces values and says why."""
 
@@ -159,7 +166,7 @@ class _Settler:
     def _why_no_pass_runs(self) -> str:
         if self.config.mode is not CompilationMode.FULL:
             return f"mode is {self.config.mode.name}: only FULL splits, captures and runs passes of ours"
-        if self.config.backend != "inductor":
+        if self.config.backend != "inductor" and not _is_on_inductor(self.config):
             return f"the backend is {self.config.backend}: only Inductor runs passes"
         return ""
 

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from compdbg.compiler.compiler_interface import InductorAdaptor, register_compiler
 from compdbg.compiler.config import (
     CompilationConfig,
     CompilationMode,
@@ -193,6 +194,17 @@ def test_passes_are_not_in_effect_where_nothing_runs_them():
         }
         assert not any(getattr(effective.config.pass_config, flag) for flag in PassConfig.flags())
     assert settled(backend="eager").changes == [] == settled(**asked).changes
+
+
+def test_passes_stay_in_effect_for_a_compiler_of_the_users_that_is_inductor_beneath():
+    class Own(InductorAdaptor):
+        name = "own"
+
+    register_compiler("own", lambda config: Own())
+    effective = settled(backend="own", pass_config={"fuse_norm_quant": True}, inductor_passes=[len])
+    assert effective.changes == []
+    assert effective.config.pass_config.fuse_norm_quant
+    assert effective.config.inductor_passes == [len]
 
 
 @pytest.mark.parametrize(("outside", "in_program", "asked"), [("{}", "eager", True), (CC, "inductor", False)])
