@@ -105,5 +105,7 @@ def test_rows_are_read_once_and_sixteen_bytes_at_a_time(norm):
     x = torch.empty(64, 4096, dtype=BF16)
     norm_kernels.rms_norm_static_quant(x, x[0], scale, EPS, 0, FP8)
     reads = [line for line in norm.ptx[0].splitlines() if "ld.global" in line]
-    assert [".v4.b32" in line for line in reads] == [True] * 4 + [False]  # halves of x and weight; the scale
+    assert [".v4.b32" in line for line in reads] == [True] * 8 + [
+        False
+    ]  # quarters of x and weight; the scale
     assert "cvt.rn.satfinite.e4m3x2.f32" in norm.ptx[0]

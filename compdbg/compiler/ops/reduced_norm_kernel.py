@@ -112,7 +112,7 @@ def _send_to_one(  # type: ignore[no-untyped-def]  # noqa: PLR0913, PLR0917
     for peer in tl.static_range(RANKS):
         if peer != RANK:
             there = _at(places[peer], bits.dtype) + first + (RANK - (peer < RANK)) * STRIDE
-            tl.store(there + column, bits, mask=inside & (one == peer))
+            tl.store(there + column, bits, mask=inside & (one + 0 * column == peer))
 
 
 @triton.jit  # type: ignore[untyped-decorator]

@@ -203,7 +203,7 @@ def _to_cache(  # type: ignore[no-untyped-def]  # noqa: PLR0913, PLR0917
     NORM: tl.constexpr, WEIGHT_IN_FLOAT: tl.constexpr,
 ) -> Any:  # fmt: skip
     """Keys of a token to its slot, and its values as they are to the other half of the cache."""
-    inside = (head < HEADS) & (slot >= 0)
+    inside = (head < HEADS) & (slot + 0 * head >= 0)
     place = cache + (slot * HEADS + head) * WIDTH
     first, second = _turned(
         key + head * WIDTH, inside, weight, cos, sin, eps,
