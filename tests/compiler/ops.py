@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from compdbg.compiler import CompilationConfig
+from compdbg.compiler.compiler_interface import EagerAdaptor, register_compiler
 
 
 @torch.library.custom_op("core::attention", mutates_args=())
@@ -40,7 +41,17 @@ def _(x, n):
 
 def eager(*splitting_ops: str, **more) -> CompilationConfig:
     """The whole pipeline without Inductor: fast, and exact."""
-    return CompilationConfig(backend="eager", splitting_ops=list(splitting_ops), **more)
+    return CompilationConfig(**({"backend": "eager", "splitting_ops": list(splitting_ops)} | more))
+
+
+class CountsPasses(EagerAdaptor):
+    """Eager, but one of those whose results depend on passes."""
+
+    name = "counts-passes"
+    uses_inductor = True
+
+
+register_compiler("counts-passes", lambda config: CountsPasses())
 
 
 class Block(nn.Module):

@@ -224,12 +224,16 @@ PASS = """
 """
 
 
+def with_passes(program, passes):
+    return eager(f"{program.op}::attention", backend="counts-passes", inductor_passes=passes)
+
+
 def test_a_pass_in_the_file_of_the_model_is_as_it_was_where_only_the_model_changed(program):
     program.text += textwrap.dedent(PASS)
 
     def start():
         def configure(module):
-            program.config = eager(f"{program.op}::attention", inductor_passes=module.PASSES)
+            program.config = with_passes(program, module.PASSES)
 
         return program.start(change=configure)
 
@@ -294,7 +298,7 @@ def test_a_passs_source_its_settings_and_their_order_are_factors(program):
             pass
 
     def keys(*passes):
-        program.config = eager(f"{program.op}::attention", inductor_passes=list(passes))
+        program.config = with_passes(program, list(passes))
         return program.start()
 
     assert result(keys(Pass(1), Other())) == ["miss"]
