@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from compdbg.tui.app import Explorer
@@ -24,9 +25,9 @@ WIDE, SMALL = (132, 34), (80, 24)
 async def picture(run: Path, into: Path, keys: str, size: tuple[int, int], theme: str) -> None:
     """The screen after some keys."""
     app = Explorer(run, unicode=True)
+    app.settings = replace(app.settings, theme=theme)  # from the start: a change is drawn part by part
     async with app.run_test(size=size) as pilot:
         await app.workers.wait_for_complete()
-        app.theme = theme
         await pilot.pause()
         for key in keys.split():
             await pilot.press(key)
