@@ -121,13 +121,12 @@ class PostGradPassManager(CustomGraphPass):  # type: ignore[misc]
         enabled = [flag for flag, _ in _registry if getattr(config.pass_config, flag)]
         made = [(flag, make(config)) for flag, make in _registry if flag in enabled]
         fusions = [pass_ for flag, pass_ in made if flag not in _TIDYING]
-        if _OF_BLOCKS.intersection(enabled):
-            fusions = [_imported(_FOLD)(config), ResidualSumPass(), *fusions, _imported(_UNFOLD)(config)]
-        else:
-            fusions.insert(0, ResidualSumPass())
-        self.passes = [_imported(place)(config) for place in _BEFORE_FUSIONS if len(fusions) > 1]
+        folds = bool(_OF_BLOCKS.intersection(enabled))
+        self.passes = [_imported(place)(config) for place in _BEFORE_FUSIONS if fusions]
         self.passes += [pass_ for flag, pass_ in made if flag in _TIDYING]
-        self.passes += fusions
+        self.passes += [_imported(_FOLD)(config)] if folds else []
+        self.passes += [ResidualSumPass(), *fusions]
+        self.passes += [_imported(_UNFOLD)(config)] if folds else []
         self.passes += [as_pass(given) for given in config.inductor_passes]
         self.last = [PostCleanupPass(), FixFunctionalizationPass()]
         if config.dynamic_shapes_config.type is DynamicShapesType.UNBACKED:
