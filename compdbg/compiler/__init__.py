@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from compdbg.compiler.decorators import ignore_torch_compile, support_torch_compile
     from compdbg.compiler.effective import current_config, use_config
     from compdbg.compiler.forward_context import set_forward_context
+    from compdbg.compiler.ops.projections import repack_weights
     from compdbg.compiler.passes.fusion.fusion_pass import FusionPass
     from compdbg.compiler.passes.inductor_pass import InductorPass
     from compdbg.compiler.warmup import warm_up
@@ -39,6 +40,7 @@ _HOMES = {
     "InductorPass": "passes.inductor_pass",
     "current_config": "effective",
     "ignore_torch_compile": "decorators",
+    "repack_weights": "ops.projections",
     "set_forward_context": "forward_context",
     "support_torch_compile": "decorators",
     "use_config": "effective",
@@ -48,7 +50,7 @@ _HOMES = {
 __all__ = [
     "CUDAGraphMode", "CompilationConfig", "CompilationMode", "DynamicShapesConfig",
     "DynamicShapesType", "FusionPass", "InductorPass", "PassConfig", "current_config", "ignore_torch_compile",
-    "set_forward_context", "support_torch_compile", "use_config", "warm_up",
+    "repack_weights", "set_forward_context", "support_torch_compile", "use_config", "warm_up",
 ]  # fmt: skip
 
 

@@ -25,7 +25,14 @@ from compdbg.compiler.piece_guards import Applies, conditions
 from compdbg.compiler.pieces import Piece, Split, boundaries, split_graph, symbols_of
 from compdbg.compiler.piecewise_backend import Compiled, PiecewiseBackend
 from compdbg.compiler.ranges import STATIC, Range, compile_ranges
-from compdbg.compiler.spec_of import FirstDim, batch_symbols, is_static, sources_of_sizes, spec_of
+from compdbg.compiler.spec_of import (
+    FirstDim,
+    batch_symbols,
+    is_static,
+    mark_weights,
+    sources_of_sizes,
+    spec_of,
+)
 from compdbg.compiler.splitting import unmatched
 from compdbg.compiler.traced_sizes import TracedSizes, environment_of, traced_sizes
 from compdbg.compiler.twins import Family, families, varying
@@ -60,6 +67,7 @@ class Backend:
         graph = module.graph
         batch = batch_symbols(graph, self.marked)
         spec = spec_of(graph, batch)
+        mark_weights(graph)
         static = frozenset(node.name for node in graph.find_nodes(op="placeholder") if is_static(node))
         splitting_ops = [] if self.config.use_inductor_graph_partition else self.config.splitting_ops or []
         self._check_names(graph)

@@ -18,6 +18,8 @@ from torch.utils._sympy.functions import CleanDiv, FloorDiv, Max, Min, Mod, PowB
 
 LOCAL = "compdbg_local"
 """In a node's meta: a size expression, which belongs to the piece of its only user."""
+WEIGHT = "compdbg_weight"
+"""In an input's meta: a parameter or buffer of the model that no call of the graph writes to."""
 
 _OPERATORS: dict[Any, Any] = {
     sympy.Add: operator.add,

@@ -68,7 +68,8 @@ class CompilerManager:
         name = f"{self.graph} {family.head.name} {compile_range}"
         factors = self._factors_of(family, traced, compile_range)
         dump = dump_of(self.config, self.graph).at(family.head.name, str(compile_range))
-        with probe.compiling_graph(name), pass_context(compile_range, key_of(factors), dump):
+        context = pass_context(compile_range, key_of(factors), dump, family.head.weights)
+        with probe.compiling_graph(name), context:
             place = Place(name, str(compile_range), family.head.name)
             compiled = self.cache.find(factors, place, family)
             reused = compiled is not None

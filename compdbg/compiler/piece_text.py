@@ -16,7 +16,7 @@ import sympy
 import torch
 from torch import fx
 
-from compdbg.compiler.borders import memory_of, value_of
+from compdbg.compiler.borders import WEIGHT, memory_of, value_of
 from compdbg.compiler.graph_data import ByName, named
 from compdbg.compiler.pieces import Piece, attribute
 
@@ -77,7 +77,7 @@ class _Writer:
     def line(self, node: fx.Node) -> str:
         self._numbers[node] = len(self._numbers)
         if node.op == "placeholder":
-            return f"input {self._value(value_of(node))}"
+            return f"{'weight' if WEIGHT in node.meta else 'input'} {self._value(value_of(node))}"
         if node.op == "get_attr":
             return f"attribute {self._attribute(attribute(self._module, node.target))}"
         target = node.target if isinstance(node.target, str) else self._object(node.target)

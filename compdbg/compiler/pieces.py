@@ -11,12 +11,12 @@ from torch import fx
 from torch.fx._lazy_graph_module import _make_graph_module
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from compdbg.compiler.borders import size_inputs, value_of
+from compdbg.compiler.borders import WEIGHT, size_inputs, value_of
 from compdbg.compiler.contexts import State, Switcher, states
 from compdbg.compiler.splitting import COMPILED, INLINED, Part, line_of, operator_name, partition
 from compdbg.events import Boundary
 
-_KEPT_META = ("example_value", "val", "stack_trace", "nn_module_stack", "custom")
+_KEPT_META = ("example_value", "val", "stack_trace", "nn_module_stack", "custom", WEIGHT)
 
 
 class Piece(Struct, kw_only=True):
@@ -32,6 +32,12 @@ class Piece(Struct, kw_only=True):
     @property
     def placeholders(self) -> list[str]:
         return [node.name for node in self.module.graph.find_nodes(op="placeholder")]
+
+    @property
+    def weights(self) -> frozenset[int]:
+        """Which inputs are parameters or buffers of the model that no call of the graph writes to."""
+        inputs = self.module.graph.find_nodes(op="placeholder")
+        return frozenset(i for i, node in enumerate(inputs) if WEIGHT in node.meta)
 
     @property
     def results(self) -> list[str]:

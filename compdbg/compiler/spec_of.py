@@ -10,7 +10,7 @@ import sympy
 import torch
 from torch import fx
 
-from compdbg.compiler.borders import size_inputs, value_of
+from compdbg.compiler.borders import WEIGHT, size_inputs, value_of
 from compdbg.compiler.dynamic_spec import BatchDim, DynamicInput, DynamicSpec, SizeInput, SizeSource
 from compdbg.compiler.effects import written_inputs
 
@@ -108,6 +108,14 @@ def is_static(node: fx.Node) -> bool:
     return (
         "._parameters[" in source or "._buffers[" in source or isinstance(value_of(node), torch.nn.Parameter)
     )
+
+
+def mark_weights(graph: fx.Graph) -> None:
+    """Note on the inputs which of them are weights: what is worked out from them stays as it is."""
+    written = written_inputs(graph)
+    for node in graph.find_nodes(op="placeholder"):
+        if is_static(node) and node.name not in written:
+            node.meta[WEIGHT] = True
 
 
 def _source(sizes: Sequence[SizeInput], tensors: Sequence[DynamicInput]) -> SizeSource | None:

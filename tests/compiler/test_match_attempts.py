@@ -12,7 +12,9 @@ from compdbg.compiler import CompilationConfig
 from compdbg.compiler.effective import resolve
 from compdbg.compiler.ops.quant import quantize_static
 from compdbg.compiler.passes.at_stage import show_to_pass
+from compdbg.compiler.passes.inductor_pass import pass_context
 from compdbg.compiler.passes.pass_manager import PostGradPassManager, available_passes
+from compdbg.compiler.ranges import STATIC
 from compdbg.findings.collect import find_all
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")]
@@ -21,13 +23,17 @@ functional = torch.ops._c10d_functional
 
 @pytest.fixture
 def told(record_here):
-    """Runs a fusion over a function's graph: its row's outcome and reason, and what is alarmed about."""
+    """Runs a fusion over a function's graph: its row's outcome and reason, and what is alarmed about.
+
+    All inputs behind the first are weights.
+    """
 
     def run_fusion(flag, function, *inputs):
         manager = PostGradPassManager()
         config = CompilationConfig(pass_config={flag: True})
         manager.configure(resolve(config, available_passes()).config)
-        with record_here() as run, probe.compiling_graph("G"), torch.no_grad():
+        context = pass_context(STATIC, weights=frozenset(range(1, len(inputs))))
+        with record_here() as run, probe.compiling_graph("G"), torch.no_grad(), context:
             show_to_pass(function, list(inputs), manager)
         kept = run.load()
         (row,) = [row for row in kept.fusion.rows if row.graph == "G" and row.custom]

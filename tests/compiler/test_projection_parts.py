@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import weakref
+
 import numpy
 import pytest
 import torch
-from torch.fx.experimental.proxy_tensor import make_fx
 
 import fixtures.models.attention  # noqa: F401
-from compdbg.compiler.ops.projections import packed
+from compdbg.compiler.ops.projections import packed, repack_weights
 from compdbg.compiler.ops.rope import rotate
 from compdbg.compiler.passes.at_stage import show_to_pass
 from compdbg.compiler.passes.fusion.qkv_projection_fusion import QKVProjectionFusionPass
+from compdbg.compiler.passes.inductor_pass import pass_context
+from compdbg.compiler.ranges import STATIC
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")]
 aten = torch.ops.aten
 x, weights = torch.randn(5, 32), [torch.randn(32, 32), torch.randn(16, 32), torch.randn(16, 32)]
 angles = torch.randn(2, 5, 1, 8)
+
+
+def shown(forward, inputs, custom_pass):
+    """All inputs behind the first are weights."""
+    with torch.no_grad(), pass_context(STATIC, weights=frozenset(range(1, len(inputs)))):
+        show_to_pass(forward, inputs, custom_pass)
 
 
 def copies(forward):
@@ -28,8 +37,7 @@ def copies(forward):
         graph.lint()
         graphs.append(graph)
 
-    with torch.no_grad():
-        show_to_pass(forward, [x, *weights, *angles], fused)
+    shown(forward, [x, *weights, *angles], fused)
     (graph,) = graphs
     assert graph.find_nodes(op="call_function", target=torch.ops.compdbg.merged_projection.default)
     return len(graph.find_nodes(op="call_function", target=aten.clone.default)), graph
@@ -99,8 +107,7 @@ def test_a_part_whose_bits_are_read_otherwise_is_copied(read):
         QKVProjectionFusionPass()(graph)
         kept.append(graph.find_nodes(op="call_function", target=aten.clone.default))
 
-    with torch.no_grad():
-        show_to_pass(forward, odd, fused)
+    shown(forward, odd, fused)
     assert [len(clones) for clones in kept] == [1]
 
 
@@ -118,21 +125,8 @@ def test_what_is_multiplied_is_no_weight_if_it_is_turned():
         fusion(graph)
         merged.append(fusion.matched_count)
 
-    with torch.no_grad():
-        show_to_pass(forward, [torch.randn(8), *(torch.randn(8, 8) for _ in range(4))], fused)
+    shown(forward, [torch.randn(8), *(torch.randn(8, 8) for _ in range(4))], fused)
     assert merged == [0]
-
-
-@pytest.mark.parametrize(("sizes", "merged"), [("fake", 1), ("symbolic", 0)], ids=["fixed", "varying"])
-def test_an_input_whose_size_varies_is_no_weight(sizes, merged):
-    """Packed on a warm-up call, it would stay in a capture for good."""
-
-    def forward(x, *others):
-        return tuple(x @ other.permute(1, 0) for other in others)
-
-    fusion = QKVProjectionFusionPass()
-    fusion(make_fx(forward, tracing_mode=sizes)(x, *weights).graph)
-    assert fusion.matched_count == merged
 
 
 def test_a_weight_in_the_place_of_another_is_packed_anew():
@@ -161,3 +155,40 @@ def test_what_is_written_to_a_weight_comes_to_where_it_was_packed(dtype, inferen
     second = packed(given)
     assert second.data_ptr() == first.data_ptr()
     assert torch.equal(first.float(), torch.cat([each.float() for each in given]))
+
+
+@pytest.mark.parametrize("through", ["data", "inference mode"])
+def test_writes_that_torch_does_not_count_are_taken_up_when_asked(through):
+    with torch.inference_mode(through == "inference mode"):
+        given = [torch.ones(rows, 4) for rows in (4, 2, 2)]
+        joined = packed(given)
+        given[2].data.fill_(7)
+        assert packed(given)[6:].unique().tolist() == [1]
+        repack_weights()
+    assert joined[6:].unique().tolist() == [7]
+
+
+def test_memory_swapped_below_a_weight_comes_to_where_it_was_packed():
+    given = [torch.nn.Parameter(torch.ones(rows, 4)) for rows in (4, 2, 2)]
+    joined = packed(given)
+    for value in range(2, 12):  # what was freed is soon given out again
+        given[1].data = torch.empty(0)
+        given[1].data = torch.full((2, 4), float(value))
+        assert packed(given) is joined
+        assert joined[4:6].unique().tolist() == [value]
+
+
+def test_a_copy_goes_with_the_first_of_its_weights():
+    given = [torch.ones(rows, 4) for rows in (4, 2, 2)]
+    joined = weakref.ref(packed(given))
+    given[1] = torch.zeros(2, 4)
+    assert joined() is None
+    assert packed(given)[4:6].unique().tolist() == [0]
+
+
+def test_weights_of_another_dtype_are_packed_anew():
+    given = [torch.nn.Parameter(torch.ones(rows, 4)) for rows in (4, 2, 2)]
+    assert packed(given).dtype is torch.float32
+    for weight in given:
+        weight.data = weight.data.half()
+    assert packed(given).dtype is torch.float16

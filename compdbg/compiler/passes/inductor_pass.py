@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import torch
 from torch import fx
+from torch._functorch._aot_autograd.descriptors import PlainAOTInput
 from torch._inductor.custom_graph_pass import CustomGraphPass
 from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 
@@ -34,6 +35,8 @@ class PassContext(NamedTuple):
     """Where passes write the graph before and after, if anywhere."""
     key: str = ""
     """Our cache's key of what is compiled: torch's caches know less, and must not hit where it misses."""
+    weights: frozenset[int] = frozenset()
+    """Which inputs are parameters or buffers of the model that no call of the graph writes to."""
 
 
 _contexts: list[PassContext] = []
@@ -45,13 +48,24 @@ def get_pass_context() -> PassContext:
 
 
 @contextmanager
-def pass_context(compile_range: Range, key: str = "", dump: Dump = NOWHERE) -> Iterator[PassContext]:
+def pass_context(
+    compile_range: Range, key: str = "", dump: Dump = NOWHERE, weights: frozenset[int] = frozenset()
+) -> Iterator[PassContext]:
     """Passes inside the block run for this range."""
-    _contexts.append(PassContext(compile_range, dump, key))
+    _contexts.append(PassContext(compile_range, dump, key, weights))
     try:
         yield _contexts[-1]
     finally:
         _contexts.pop()
+
+
+def is_weight(given: fx.Node) -> bool:
+    """Whether a node is an input that is a weight: what is worked out from it once can be kept.
+
+    What lies between our inputs and those of the graph that passes see, AOTAutograd has noted on these.
+    """
+    came_from = given.meta.get("desc")
+    return isinstance(came_from, PlainAOTInput) and came_from.idx in get_pass_context().weights
 
 
 class InductorPass(CustomGraphPass):  # type: ignore[misc]

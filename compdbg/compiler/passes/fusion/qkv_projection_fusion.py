@@ -14,7 +14,7 @@ from compdbg.compiler.passes.attempts import Attempts, described
 from compdbg.compiler.passes.fusion.forms import HALF, TOKENS, WIDTH, variants
 from compdbg.compiler.passes.fusion.fusion_pass import FusionPattern
 from compdbg.compiler.passes.fusion.parts import replace_by_part, takes_parts
-from compdbg.compiler.passes.inductor_pass import InductorPass
+from compdbg.compiler.passes.inductor_pass import InductorPass, is_weight
 
 aten = torch.ops.aten
 PROJECTIONS = 3
@@ -31,7 +31,7 @@ def register_merged_product(product: Any, merged: Any) -> None:
 
 
 class QKVProjectionFusionPass(InductorPass):
-    """Three products of one input with weights that are inputs of the graph, which are packed once.
+    """Three products of one input with weights of the model, which are packed once.
 
     A product is in every graph everywhere: what is looked for is the input of three, not a pattern.
     Besides torch's own, products are operators that `register_merged_product` knows.
@@ -105,28 +105,30 @@ def _tell(attempts: Attempts, products: list[fx.Node], group: list[fx.Node]) -> 
         wanted, found = str(aten.mm.default), f"{odd.target} (a bias)"
         attempts.missed(anchor, odd, "target-mismatch", wanted, found, others, nodes=nodes)
         return
-    weight: Any = odd.args[1]
+    unfit = next((given for given in _given(odd) if not is_weight(given)), None)
+    if unfit is not None and unfit.op == "placeholder":
+        wanted = "is_weight to accept it: a parameter or buffer that the graph does not write to"
+        attempts.missed(anchor, odd, "extra-check", wanted, described(unfit), others, nodes=nodes)
+        return
+    weight: Any = odd.args[1] if unfit is None else unfit
     wanted = "a weight that is an input of the graph, transposed"
     attempts.missed(anchor, odd, "arg-mismatch", wanted, described(weight), others, nodes=nodes)
 
 
 def _weight_of(product: fx.Node) -> fx.Node | None:
-    """The weight of `x @ weight.t()`, if it is there before the call."""
+    """The weight of `x @ weight.t()`, if it is one that can be packed with others once and for all."""
+    given = _given(product)
+    return given[0] if given and all(map(is_weight, given)) else None
+
+
+def _given(product: fx.Node) -> list[Any]:
+    """What a product would be packed from: the weight first. Nothing, where it is no `x @ weight.t()`."""
     if product.target in _merged:
-        given: list[Any] = [product.args[i] for i in _listed_arguments(product.target)]
-        return given[0] if all(map(_is_kept, given)) else None
-    if product.target is not aten.mm.default:
-        return None
+        return [product.args[i] for i in _listed_arguments(product.target)]
     turned: Any = product.args[1]
-    if turned.op != "call_function" or turned.target is not aten.permute.default:
-        return None
-    weight = turned.args[0]
-    return weight if _is_kept(weight) and list(turned.args[1]) == [1, 0] else None
-
-
-def _is_kept(given: fx.Node) -> bool:
-    """An input of the graph that may be a weight: one whose size varies is another one at each call."""
-    return given.op == "placeholder" and all(isinstance(size, int) for size in given.meta["val"].shape)
+    if product.target is not aten.mm.default or turned.target is not aten.permute.default:
+        return []
+    return [turned.args[0]] if list(turned.args[1]) == [1, 0] else []
 
 
 def _call_for(group: list[fx.Node]) -> tuple[Any, tuple[Any, ...]]:
