@@ -12,7 +12,7 @@ from fixtures.serve import Server, warm_up_server
 
 MODES = [mode.name for mode in CUDAGraphMode]
 SHAPES = ("backed", "backed_size_oblivious", "unbacked")
-KINDS = {"llama": {}, "qwen3": {"qk_norm": True}, "experts": {"experts": 4}}
+KINDS = {"llama": {}, "packed": {"packed": True}, "qwen3": {"qk_norm": True}, "experts": {"experts": 4}}
 CAPTURED = [1, 2, 4, 8, 16, 32, 64, 128]
 BLOCKS = 300
 

@@ -1,6 +1,6 @@
 """One rank of a tensor-parallel decoder: prints what fused, and how far it is from the whole model.
 
-python -m tests.compiler.ranks_program RANK RANKS FOLDER QUANT FLAG,FLAG... [cuda]
+python -m tests.compiler.ranks_program RANK RANKS FOLDER [packed+]QUANT FLAG,FLAG... [cuda]
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.compiler.test_fusions_on_models import TINY, hidden
 
 def main() -> None:
     rank, ranks, folder = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
-    quant, flags = sys.argv[4], sys.argv[5].split(",")
+    (packed, _, quant), flags = sys.argv[4].rpartition("+"), sys.argv[5].split(",")
     if rank and "only_rank_0" in flags:
         flags = []
     device = f"cuda:{rank}" if sys.argv[6:] == ["cuda"] else "cpu"
@@ -34,7 +34,7 @@ def main() -> None:
         "gloo" if device == "cpu" else "nccl", init_method=f"file://{folder}/ranks",
         rank=rank, world_size=ranks, device_id=None if device == "cpu" else torch.device(device),
     )  # fmt: skip
-    config = TINY.with_(kv_heads=4, ffn=512, quant="" if quant == "plain" else quant)
+    config = TINY.with_(kv_heads=4, ffn=512, quant="" if quant == "plain" else quant, packed=bool(packed))
     fusing = CompilationConfig(
         backend="passes-only",
         splitting_ops=[OPERATOR],

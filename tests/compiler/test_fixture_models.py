@@ -13,8 +13,12 @@ import torch
 from compdbg.compiler import CompilationConfig, CompilationMode, set_forward_context, use_config
 from fixtures.models import SIZES, CausalLM, Encoder
 from fixtures.models.attention import empty_cache, reference_attention
+from fixtures.models.decoder import fill_randomly
 from fixtures.models.huggingface import from_pretrained
 from fixtures.models.metadata import metadata_of
+from fixtures.models.packing import packed_weights
+from fixtures.models.parallel import shard
+from fixtures.models.quantized import Linear
 from fixtures.serve import Server
 
 EAGER = CompilationConfig(mode=CompilationMode.NONE)
@@ -87,6 +91,7 @@ def huggingface(kind, folder, **more):
     return theirs
 
 
+@pytest.mark.parametrize("packed", [False, True], ids=["apart", "packed"])
 @pytest.mark.parametrize(
     ("kind", "more"),
     [
@@ -98,9 +103,10 @@ def huggingface(kind, folder, **more):
         ("Qwen3", {"tie_word_embeddings": False}),
     ],
 )
-def test_a_checkpoint_of_transformers_gives_the_same_logits(kind, more, tmp_path):
+def test_a_checkpoint_of_transformers_gives_the_same_logits(kind, more, packed, tmp_path):
     theirs = huggingface(kind, tmp_path, **more)
-    ours = from_pretrained(tmp_path)
+    ours = from_pretrained(tmp_path, packed=packed)
+    assert ours.config.packed == packed
     ids = torch.randint(0, 128, (23,))
     metadata = metadata_of([(0, 23, [5, 9])], 4)
     with set_forward_context(metadata):
@@ -142,6 +148,51 @@ def test_requests_wait_for_blocks():
     assert all(len(request.generated) == 4 for request in requests)
     with pytest.raises(ValueError, match="more than 32"):
         server.add([1] * 30, 4)
+
+
+@pytest.mark.parametrize("in_place", [False, True], ids=["", "turned in place"])
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"qk_norm": True}, {"experts": 4}, {"quant": "static_fp8"}, {"quant": "per_token_int8"}],
+    ids=["llama", "qk-norm", "experts", "static FP8", "int8"],
+)
+def test_packed_projections_give_what_they_give_apart(changes, in_place):
+    config = SIZES["toy"].with_(**changes)
+    apart = CausalLM(config)
+    fill_randomly(apart, seed=3)
+    packed = CausalLM(config.with_(packed=True, turned_in_place=in_place))
+    packed.load_state_dict(packed_weights(apart.state_dict()))
+    assert len(list(packed.parameters())) == len(list(apart.parameters())) - 3 * config.layers
+    found = []
+    for model in (apart, packed):
+        with set_forward_context(metadata_of([(0, 7, [1])], 1)):
+            hidden = model.ready(blocks=2)(torch.arange(7), torch.arange(7))
+        found.append((hidden, [layer.self_attn.kv_cache for layer in model.model.layers]))
+    torch.testing.assert_close(*found, atol=2e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("quant", ["", "static_fp8"], ids=["plain", "FP8"])
+def test_each_rank_has_its_share_of_every_part_of_a_packed_projection(quant):
+    config = SIZES["toy"].with_(quant=quant)
+    whole = CausalLM(config)
+    fill_randomly(whole, seed=3)
+    for rank in range(2):
+        apart, packed = CausalLM(config), CausalLM(config.with_(packed=True))
+        apart.load_state_dict(whole.state_dict())
+        packed.load_state_dict(packed_weights(whole.state_dict()))
+        shares = [shard(model.ready(blocks=2), rank, ranks=2) for model in (apart, packed)]
+        for one, other in zip(*(share.model.layers for share in shares), strict=True):
+            (q, k, v, _), (qkv, _) = (
+                [each for each in layer.self_attn.children() if isinstance(each, Linear)]
+                for layer in (one, other)
+            )
+            pairs = [(qkv, (q, k, v)), (other.mlp.gate_up_proj, (one.mlp.gate_proj, one.mlp.up_proj))]
+            for together, parts in pairs:
+                for name in ("packed", "packed_scale") if quant else ("weight",):
+                    wanted = torch.cat([getattr(part, name).float() for part in parts])
+                    torch.testing.assert_close(getattr(together, name).float(), wanted, rtol=0, atol=0)
+                assert together.parts == tuple(part.parts[0] for part in parts)
+            assert qkv.parts == (32, 16, 16)
 
 
 @pytest.mark.parametrize("changes", [{"qk_norm": True}, {"experts": 4}], ids=["qk-norm", "experts"])

@@ -25,11 +25,20 @@ FLAGS = {
     "quantised": ("fuse_norm_quant", "fuse_act_quant"),
     "plain": ("fuse_norm_quant", "fuse_act_quant", "fuse_qkv_projection", "enable_qk_norm_rope_fusion"),
     "cache update in the graph": ("fuse_rope_kvcache",),
-    "packed projections": ("fuse_rope_kvcache",),
+    "turned in place": ("fuse_rope_kvcache",),
     "quantised products": ("fuse_qkv_projection", "fuse_rope_kvcache"),
     "norms of queries and keys": ("enable_qk_norm_rope_fusion",),
     "not split": ("fuse_attn_quant", "fuse_norm_quant", "fuse_act_quant", "fuse_rope_kvcache"),
 }
+also_packed = pytest.mark.parametrize("packed", [False, True], ids=["apart", "packed"])
+packed_if_slow = pytest.mark.parametrize(
+    "packed", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["apart", "packed"]
+)
+
+
+def called(model: str, packed: bool) -> str:
+    """What the documentation calls a model whose projections are packed."""
+    return f"packed {model}" if packed else model
 
 
 def documented(model: str) -> dict[str, int]:
@@ -85,43 +94,46 @@ def fired(run, names) -> dict[str, int]:
     return {name: run.fusion[name].matched for name in names}
 
 
+@also_packed
 @pytest.mark.parametrize("quant", ["group128_fp8"])
-def test_a_quantised_decoder(quant, record_here):
+def test_a_quantised_decoder(quant, packed, record_here):
     with record_here() as run:
-        compare(TINY.with_(quant=quant), FLAGS["quantised"], (2, 1, 17))
-    wanted = documented("quantised")
+        compare(TINY.with_(quant=quant, packed=packed), FLAGS["quantised"], (2, 1, 17))
+    wanted = documented(called("quantised", packed))
     assert fired(run, wanted) == wanted
     assert {row.outcome for row in run.fusion if row.custom} <= {"fired", "superseded", "no-candidate"}
 
 
-def test_a_plain_decoder_in_half_precision(record_here):
+@packed_if_slow
+def test_a_plain_decoder_in_half_precision(packed, record_here):
     with record_here() as run:
-        compare(TINY, FLAGS["plain"], (2, 1, 65), torch.bfloat16)
-    wanted = documented("plain")
+        compare(TINY.with_(packed=packed), FLAGS["plain"], (2, 1, 65), torch.bfloat16)
+    wanted = documented(called("plain", packed))
     assert fired(run, wanted) == wanted
     assert run.fusion["QKNormRoPEFusionPass"].outcome == "no-candidate"
     assert [f.code for f in find_all(run.load()) if f.severity != "info"] == []
 
 
 @pytest.mark.slow
+@also_packed
 @pytest.mark.parametrize("interleaved", [False, True], ids=["neox", "gptj"])
-def test_a_decoder_that_writes_to_its_cache(interleaved, record_here):
+def test_a_decoder_that_writes_to_its_cache(interleaved, packed, record_here):
     model = "cache update in the graph"
     with record_here() as run:
-        compare(
-            TINY.with_(interleaved=interleaved), FLAGS[model], (2, 1, 65), slots=True, splitting_ops=(CACHED,)
-        )
-    assert fired(run, documented(model)) == documented(model)
+        config = TINY.with_(interleaved=interleaved, packed=packed)
+        compare(config, FLAGS[model], (2, 1, 65), slots=True, splitting_ops=(CACHED,))
+    wanted = documented(called(model, packed))
+    assert fired(run, wanted) == wanted
     assert [f.code for f in find_all(run.load()) if f.severity != "info"] == []
 
 
 @pytest.mark.parametrize("tidied", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_decoder_that_turns_queries_and_keys_where_they_stand(tidied, record_here, monkeypatch):
-    model = "packed projections"
+    model = "turned in place"
     if not tidied:
         monkeypatch.setattr(pass_manager, "_BEFORE_FUSIONS", ())
     with record_here() as run:
-        config = TINY.with_(packed=True)
+        config = TINY.with_(packed=True, turned_in_place=True)
         compare(config, FLAGS[model], (2, 1, 65) if tidied else (2,), slots=True, splitting_ops=(CACHED,))
     if tidied:
         assert fired(run, documented(model)) == documented(model)
@@ -139,21 +151,25 @@ def test_a_decoder_whose_quantised_products_are_one(quant, record_here):
     assert [f.code for f in find_all(run.load()) if f.severity != "info"] == []
 
 
-def test_a_decoder_with_norms_of_queries_and_keys(record_here):
+@also_packed
+def test_a_decoder_with_norms_of_queries_and_keys(packed, record_here):
     model = "norms of queries and keys"
     with record_here() as run:
-        compare(TINY.with_(qk_norm=True), FLAGS[model], (2, 1))
-    assert fired(run, documented(model)) == documented(model)
+        compare(TINY.with_(qk_norm=True, packed=packed), FLAGS[model], (2, 1))
+    wanted = documented(called(model, packed))
+    assert fired(run, wanted) == wanted
     assert [f.code for f in find_all(run.load()) if f.severity != "info"] == []
 
 
+@also_packed
 @pytest.mark.parametrize("kind", ["fp8", pytest.param("int8", marks=pytest.mark.slow)])
-def test_all_that_can_be_fused_where_attention_does_not_split(kind, record_here):
+def test_all_that_can_be_fused_where_attention_does_not_split(kind, packed, record_here):
     model = "not split"
     with record_here() as run:
-        config = TINY.with_(quant=f"static_{kind}")
+        config = TINY.with_(quant=f"static_{kind}", packed=packed)
         compare(config, FLAGS[model], (2, 1, 65), slots=True, splitting_ops=())
-    assert fired(run, documented(model)) == documented(model)
+    wanted = documented(called(model, packed))
+    assert fired(run, wanted) == wanted
     assert [f.code for f in find_all(run.load()) if f.severity != "info"] == []
 
 
@@ -170,11 +186,12 @@ def test_other_fusions_at_every_size(model, dtype, record_here):
 
 
 @pytest.mark.slow
+@also_packed
 @pytest.mark.parametrize("quant", QUANTS)
-def test_every_way_to_quantise_at_every_size(quant, record_here):
+def test_every_way_to_quantise_at_every_size(quant, packed, record_here):
     with record_here() as run:
-        compare(TINY.with_(quant=quant), FLAGS["quantised"], range(1, 301))
-    wanted = documented("quantised")
+        compare(TINY.with_(quant=quant, packed=packed), FLAGS["quantised"], range(1, 301))
+    wanted = documented(called("quantised", packed))
     assert fired(run, wanted) == wanted
 
 

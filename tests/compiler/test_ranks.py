@@ -74,24 +74,27 @@ def also(*case):
     [
         (2, "plain", 1e-5),
         also(4, "plain", 1e-5),
+        also(2, "packed+plain", 1e-5),
         also(2, "per_token_int8", 0.05),
         also(2, "static_fp8", 0.05),
+        also(2, "packed+static_fp8", 0.05),
     ],
 )
 def test_a_decoder_over_ranks(model, ranks, quant, tolerance, tmp_path):
-    model += "" if quant == "plain" else " quantised"
+    model += "" if quant.endswith("plain") else " quantised"
     agree_as_documented(model, on_ranks(ranks, tmp_path, quant, FLAGS[model]), tolerance)
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("model", ["over ranks", "tokens shared out"])
 @pytest.mark.parametrize(
-    ("quant", "tolerance"), [("plain", 1e-5), ("static_fp8", 0.05), ("per_token_int8", 0.05)]
+    ("quant", "tolerance"),
+    [("plain", 1e-5), ("static_fp8", 0.05), ("per_token_int8", 0.05), ("packed+static_fp8", 0.05)],
 )
 def test_a_decoder_over_two_gpus(model, quant, tolerance, tmp_path):
     if torch.cuda.device_count() < 2:
         pytest.skip("needs two GPUs")
-    model += "" if quant == "plain" else " quantised"
+    model += "" if quant.endswith("plain") else " quantised"
     agree_as_documented(model, on_ranks(2, tmp_path, quant, FLAGS[model], "cuda"), tolerance)
 
 
