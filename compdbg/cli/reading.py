@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import difflib
 import gc
+import os
 import re
 import shutil
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from compdbg.cli.errors import UsageError
 from compdbg.views.base import Source
@@ -44,7 +44,7 @@ def run_is_there(word: str) -> bool:
     """Whether a word may be meant as a run: it looks like a path, or it names something here."""
     from compdbg.store.locate import RUNS
 
-    return "/" in word or Path(word).exists() or (Path(RUNS) / word).exists()
+    return "/" in word or os.path.exists(word) or os.path.exists(os.path.join(RUNS, word))
 
 
 def check_word(word: str | None, known: Sequence[str], what: str) -> None:

@@ -25,6 +25,6 @@ def execute(arguments: argparse.Namespace) -> int:
     answer_keys_first()
     explorer = Explorer(folder, follow=arguments.follow)
     explorer.run()
-    if explorer.fault is not None:
-        raise explorer.fault
+    if explorer.reading.fault is not None:
+        raise explorer.reading.fault
     return FINE

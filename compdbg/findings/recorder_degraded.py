@@ -10,13 +10,15 @@ from compdbg.model.run import Run
 
 
 def recorder_degraded(run: Run) -> Iterator[Finding]:
-    """One finding a hook, one for events lost, one for processes not covered."""
+    """One finding a hook, one for events lost, one for a log without any, one for processes not covered."""
     health = run.health
     for hook in health.hooks:
         if hook.state in ("absent", "degraded"):
             yield _hook(hook)
     if health.lost or health.damaged or health.unreadable:
         yield _lost(health)
+    if health.empty:
+        yield _empty()
     if health.missed:
         yield _missed(health)
 
@@ -54,6 +56,19 @@ def _lost(health: Health) -> Finding:
         evidence=health.lost_evidence,
         data={"kind": "events", "lost": health.lost, "damaged": health.damaged},
         subject="events",
+    )
+
+
+def _empty() -> Finding:
+    return Finding(
+        code="recorder-degraded",
+        severity="warning",
+        title="the log holds no event, though the run came to its end",
+        cause="What was recorded is gone: the run's *.jsonl files are not there, were cut, or are empty.",
+        suggestion="Look whether they were moved or cleaned up, or whether the disk was full; then run "
+        "again. Nothing can be said of what the run did.",
+        data={"kind": "empty"},
+        subject="empty log",
     )
 
 

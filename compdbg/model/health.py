@@ -50,6 +50,8 @@ class Health(Struct, frozen=True, kw_only=True):
     partial: int
     unknown: dict[str, int]
     unreadable: list[str]
+    empty: bool
+    """Whether a run that came to its end has no event, though its files can be read."""
     missed: list[Missed]
     compiled_before: int
     """Frames that were compiled before a `record()` block began."""
@@ -67,6 +69,7 @@ def build_health(log: Log) -> Health:
         partial=log.partial,
         unknown=log.unknown,
         unreadable=log.unreadable,
+        empty=bool(log.manifest.get("complete")) and not log.records and not log.unreadable,
         missed=_missed(log),
         compiled_before=sum(event.compiled_before for _, event in log.of(ProcessStart)),
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from compdbg.events import UnknownEvent
+from compdbg.store.files import log_files, stamp
 from compdbg.store.reader import Log, Record, checked_manifest, decode_line, read_log, read_markers
 
 
@@ -41,7 +42,7 @@ class Tail:
     def read_more(self) -> Log | None:
         """The whole run, if anything has come since; else None."""
         manifest = self._manifest_now()  # first: what it calls complete has all its events written
-        new = [entry for path in sorted(self._folder.glob("*.jsonl")) for entry in self._new_lines(path)]
+        new = [entry for path in log_files(self._folder) for entry in self._new_lines(path)]
         if not new and manifest == self._manifest:
             return None
         self._manifest = manifest
@@ -88,7 +89,7 @@ class Tail:
     def _log(self) -> Log:
         records = [record for _, record in self._known]
         unknown = Counter(r.event.kind for r in records if isinstance(r.event, UnknownEvent))
-        cut = [p for p, at in self._at.items() if p.exists() and p.stat().st_size > at]
+        cut = [p for p, at in self._at.items() if stamp(p)[0] > at]
         return Log(
             self._folder,
             self._as_read(),

@@ -19,6 +19,8 @@ from typing import IO, Any
 import msgspec
 from msgspec import Struct
 
+from compdbg.store.files import log_files, stamp
+
 FORMAT = 1
 LONG = 8_000_000
 """Bytes of events from which on a run is long: reading all of it would be waited for."""
@@ -85,7 +87,7 @@ class Index:
 
 
 def is_long(folder: Path) -> bool:
-    return sum(size for size, _ in _stamps(_files(folder))) > LONG
+    return sum(size for size, _ in _stamps(log_files(folder))) > LONG
 
 
 def home(folder: Path) -> Path:
@@ -105,7 +107,7 @@ def read_index(folder: Path, *, grown: bool = False) -> Index | None:
     kept = home(folder)
     try:
         contents = msgspec.json.decode((kept / "contents.json").read_bytes(), type=Contents)
-        files = _files(folder)
+        files = log_files(folder)
         now = dict(zip([p.name for p in files], _stamps(files), strict=True))
         then = dict(zip(contents.files, contents.stamps, strict=True))
         if contents.format != FORMAT or not (then == now or (grown and _has_grown(then, now))):
@@ -125,7 +127,7 @@ def read_index(folder: Path, *, grown: bool = False) -> Index | None:
 
 def build_index(folder: Path, progress: Callable[[float], None]) -> Index:
     """Read all lines once; the index, kept for the next time where that can be written."""
-    files = _files(folder)
+    files = log_files(folder)
     stamps = _stamps(files)  # before reading: what comes meanwhile makes it an index of what was
     reading = _Reading(max(1, sum(size for size, _ in stamps)), progress)
     for number, path in enumerate(files):
@@ -208,12 +210,8 @@ def _numbered(lines: Any) -> Iterator[tuple[int, bytes]]:
         at += len(line)
 
 
-def _files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.glob("*.jsonl") if path.is_file())
-
-
 def _stamps(files: list[Path]) -> list[tuple[int, int]]:
-    return [(stat.st_size, stat.st_mtime_ns) for stat in (path.stat() for path in files)]
+    return [stamp(path) for path in files]
 
 
 def _has_grown(then: dict[str, tuple[int, int]], now: dict[str, tuple[int, int]]) -> bool:

@@ -12,12 +12,24 @@ from heapq import merge
 from pathlib import Path
 from typing import Any, overload
 
-from compdbg.events import UnknownEvent
+from compdbg.events import Header, UnknownEvent
+from compdbg.store.files import Descriptor
 from compdbg.store.index import NO_RANK, Index
-from compdbg.store.reader import KINDS, Log, Record, decode_line, read_manifest, read_markers
+from compdbg.store.reader import (
+    KINDS,
+    Log,
+    Record,
+    Unread,
+    decode_header,
+    decode_line,
+    read_manifest,
+    read_markers,
+)
 
 FEW = 20_000
 """So many events of a kind are kept once they were read."""
+_NONE = -1
+"""In place of the descriptor of a file that can't be opened."""
 
 
 class Records(Sequence[Record]):
@@ -42,19 +54,58 @@ class Records(Sequence[Record]):
         return map(self._read, self._chosen)
 
     def _read(self, position: int) -> Record:
+        """The event at a position.
+
+        Raises:
+            Unread: the log is no longer as it was when the index was made.
+        """
         index = self._index
-        line = os.pread(self._files[index.file[position]], index.size[position], index.at[position])
+        line = _bytes(index, self._files, position)
         record = decode_line(line)
-        return record if record is not None else _unread(index, position)
+        header = record.header if record is not None else decode_header(line)
+        wanted = index.contents.processes[index.process[position]], index.seq[position]
+        if header is None or (header.process, header.seq) != wanted:
+            raise _unread(index, position)
+        if record is None:  # no event that is known under its kind
+            return Record(header, UnknownEvent(index.contents.kinds[index.kind[position]], {}))
+        return record
 
 
-def _unread(index: Index, position: int) -> Record:
-    """A line with a header and no event that is known under its kind."""
-    from compdbg.events import Header
+def _bytes(index: Index, files: Sequence[int], position: int) -> bytes:
+    file = files[index.file[position]]
+    try:
+        return os.pread(file, index.size[position], index.at[position])
+    except OSError:
+        return b""
 
-    contents = index.contents
-    header = Header(contents.processes[index.process[position]], index.seq[position], index.time[position])
-    return Record(header, UnknownEvent(contents.kinds[index.kind[position]], {}))
+
+def _unread(index: Index, position: int) -> Unread:
+    contents, rank = index.contents, index.rank[position]
+    header = Header(
+        contents.processes[index.process[position]],
+        index.seq[position],
+        index.time[position],
+        rank=None if rank == NO_RANK else rank,
+    )
+    return Unread(header, contents.kinds[index.kind[position]], contents.files[index.file[position]])
+
+
+def _opened(path: Path) -> int:
+    try:
+        return Descriptor(path)
+    except OSError:
+        return _NONE
+
+
+class _OfType(Records):
+    """Events of one type: lines of its kind that are not whole events are passed over."""
+
+    def __init__(self, index: Index, files: Sequence[int], chosen: Sequence[int], type: type[Any]) -> None:
+        super().__init__(index, files, chosen)
+        self._type = type
+
+    def __iter__(self) -> Iterator[Record]:
+        return (record for record in super().__iter__() if type(record.event) is self._type)
 
 
 class ById(Mapping[str, Record]):
@@ -81,7 +132,7 @@ class IndexedLog(Log):
 
     def __init__(self, folder: Path, index: Index, files: Sequence[int] | None = None) -> None:
         contents = index.contents
-        files = files or [os.open(folder / name, os.O_RDONLY) for name in contents.files]
+        files = files or [_opened(folder / name) for name in contents.files]
         counts = Counter(index.kind)
         unknown = {contents.kinds[k]: n for k, n in counts.items() if contents.kinds[k] not in KINDS}
         super().__init__(
@@ -122,10 +173,10 @@ class IndexedLog(Log):
         if known is not None:
             return known
         positions = self._by_kind.get(kind.__struct_config__.tag, array("I"))
-        found = Records(self._index, self._files, positions)
+        found = _OfType(self._index, self._files, positions, kind)
         if len(positions) > FEW:
             return found
-        kept = self._few[kind] = [r for r in found if type(r.event) is kind]
+        kept = self._few[kind] = list(found)
         return kept
 
     def among(self, kinds: Sequence[type[Any]]) -> Sequence[Record]:
@@ -177,5 +228,5 @@ class IndexedLog(Log):
         index, files = self._index, self._files
         return array(
             "I",
-            (n for n in chosen if text in os.pread(files[index.file[n]], index.size[n], index.at[n]).lower()),
+            (n for n in chosen if text in _bytes(index, files, n).lower()),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from pathlib import Path
 
 from compdbg.store.embedded import is_report, read_report
@@ -19,21 +20,35 @@ def find_run(given: str | None) -> Path:
     """
     if given is not None:
         path = Path(given)
-        if path.is_dir() or is_report(path):
+        if os.path.isdir(path) or is_report(path):
             return path
         inside = Path(RUNS) / given
-        if inside.is_dir():
+        if os.path.isdir(inside):
             return inside
         raise CannotRead(_no_run(given, path))
     latest = Path(RUNS) / "latest"
-    if latest.is_dir():
+    if os.path.isdir(latest):
         return latest.resolve()
     if runs := all_runs():
         return runs[0]
-    raise CannotRead(f"no run below {Path.cwd() / RUNS}; record one with: compdbg run script.py")
+    raise CannotRead(f"no run below {_here() / RUNS}; record one with: compdbg run script.py")
+
+
+def _here() -> Path:
+    """The current directory; `.` where it has been removed."""
+    try:
+        return Path.cwd()
+    except OSError:
+        return Path()
 
 
 def _no_run(given: str, path: Path) -> str:
+    try:
+        path.stat()
+    except PermissionError as problem:
+        return f"{given} can't be read: {problem.strerror}"
+    except (OSError, ValueError):  # none there, or a name that no file can have
+        return f"no run at {given}; runs are listed by: compdbg runs"
     if not path.is_file():
         return f"no run at {given}; runs are listed by: compdbg runs"
     if path.suffix == ".py":

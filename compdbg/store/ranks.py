@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 from compdbg.events import ProcessStart
 from compdbg.store.locate import open_run
@@ -30,7 +30,7 @@ def open_side(given: str, opened: Callable[[str | None], Log] = open_run) -> Log
         CannotRead: there is no such run, or it has no such rank.
     """
     found = re.fullmatch(r"(.*)@(\d+)", given)
-    if found is None or Path(given).exists():
+    if found is None or os.path.exists(given):
         return opened(given)
     log, rank = opened(found[1] or None), int(found[2])
     known = ranks_of(log)

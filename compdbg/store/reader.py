@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from compdbg.events import SCHEMA, Event, Header, UnknownEvent, event_types
+from compdbg.store.files import log_files, why_unreadable
 
 E = TypeVar("E", bound=Event)
 
@@ -43,6 +44,15 @@ _HEAD = 1 << 15
 
 class CannotRead(Exception):
     """The input is no run, or of a version that can't be read; the message is for the user."""
+
+
+class Unread(CannotRead):
+    """An event that is no longer where it was: its file is gone, shorter or another one."""
+
+    def __init__(self, header: Header, kind: str, file: str) -> None:
+        super().__init__(f"event {header.id} is no longer in {file}: the log has changed since it was opened")
+        self.header = header
+        self.kind = kind
 
 
 class Record(NamedTuple):
@@ -160,10 +170,13 @@ def read_log(folder: Path) -> Log:
 
 def _read(folder: Path) -> Log:
     manifest = read_manifest(folder)
-    files = sorted(path for path in folder.glob("*.jsonl") if path.is_file())
+    files = log_files(folder)
+    hidden = why_unreadable(folder)
     contents = [_read_file(path) for path in files]
     records = [entry for content in contents for entry in content.records]
     if not records and not manifest:
+        if hidden is not None:
+            raise CannotRead(f"{folder} can't be read: {hidden}")
         what = "nothing that could be read" if files else "no run: neither run.json nor *.jsonl"
         within = (
             ""
@@ -183,7 +196,8 @@ def _read(folder: Path) -> Log:
         unknown=dict(unknown),
         partial=sum(content.partial for content in contents),
         lost=read_markers(folder),
-        unreadable=[p.name for p, c in zip(files, contents, strict=True) if c.unreadable],
+        unreadable=[p.name for p, c in zip(files, contents, strict=True) if c.unreadable]
+        + [folder.name] * (hidden is not None),
     )
 
 
@@ -206,7 +220,7 @@ def read_head(folder: Path) -> Log:
         CannotRead: it is of a newer major schema.
     """
     records = []
-    for path in sorted(folder.glob("*.jsonl")):
+    for path in log_files(folder):
         with suppress(OSError), path.open("rb") as file:
             lines = file.read(_HEAD).split(b"\n")[:-1]
             records += [record for line in lines if (record := decode_line(line)) is not None]
@@ -239,6 +253,14 @@ def _read_file(path: Path) -> _Content:
     except OSError:
         content.unreadable = True
     return content
+
+
+def decode_header(line: bytes) -> Header | None:
+    """Who wrote a line and when; None where it says nothing of that."""
+    try:
+        return _decode_header(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 def decode_line(line: bytes) -> Record | None:

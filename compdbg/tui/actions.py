@@ -237,6 +237,14 @@ class Actions(Screen[None]):
         self.remember()
         self.show()
 
+    def start_over(self) -> None:
+        """The run was read anew: what was opened from rows of before is left."""
+        self.trail[:] = [one for one in self.trail if one.place.name in PLACES]
+        self.note = ""
+
+    def action_reload(self) -> None:
+        self.explorer.reading.again()
+
     def action_help(self) -> None:
         if self.level.own is not None:
             self.action_back()

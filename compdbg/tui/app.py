@@ -1,8 +1,7 @@
-"""The application: opens the run in the background, follows it, and holds the one screen."""
+"""The application: holds the run, what reads it in the background, and the one screen."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
@@ -12,19 +11,16 @@ from textual.app import App, SystemCommand
 from textual.binding import Binding
 from textual.screen import Screen
 
-from compdbg.store.reader import CannotRead
 from compdbg.tui import keys
 from compdbg.tui.background import Background
 from compdbg.tui.glyphs import has_unicode
 from compdbg.tui.palette import Findings, Palette
 from compdbg.tui.pane import Pane
+from compdbg.tui.reading import Reading
 from compdbg.tui.screen import Main
 from compdbg.tui.session import Session
 from compdbg.tui.table import Table
 from compdbg.tui.themes import THEMES, own_colours
-
-EVERY_S = 0.5
-"""How often a run that is followed is looked at, at most."""
 
 
 def _bindable() -> set[str]:
@@ -47,11 +43,9 @@ class Explorer(App[None]):
         given = unicode if unicode is not None else self.settings.unicode
         self.unicode = has_unicode() if given is None else given
         self.session = Session(folder, follow=follow)
-        self.follow = follow
-        self.fault: CannotRead | None = None
+        self.reading = Reading(self, follow=follow)
         self._main: Main | None = None
         self.background = Background(self)
-        self._pause = EVERY_S
         for theme in THEMES:
             self.register_theme(theme)
 
@@ -66,13 +60,9 @@ class Explorer(App[None]):
     @property
     def states(self) -> list[str]:
         """What is said at the top right: that the run is not at its end, that its report is being written."""
-        source, writing_s = self.session.source, self.background.writing_s
+        writing_s = self.background.writing_s
         said = [] if writing_s is None else [f"writing HTML, {writing_s:.0f} s"]
-        if source is None:
-            said.append("opening")
-        elif not source.run.summary.complete:
-            said.append("live" if self.follow else "not ended")
-        return said
+        return [*said, *self.reading.state]
 
     @property
     def closing(self) -> bool:
@@ -93,63 +83,7 @@ class Explorer(App[None]):
         self.push_screen(self._main)
         if self.settings.faults:
             self._main.note = self.settings.faults[0]
-        self.run_worker(self._open, thread=True, group="read")
-
-    def _open(self) -> None:
-        try:
-            self.session.open(self._progress)
-        except CannotRead as fault:
-            self.fault = fault
-            self.call_from_thread(self.exit)
-            return
-        self.call_from_thread(self._opened)
-
-    def _progress(self, what: str, part: float | None) -> None:
-        def tell() -> None:
-            if self._closing:
-                return
-            self.main.doing = (what, part)
-            self.main.frame()
-
-        self.call_from_thread(tell)
-
-    def _opened(self) -> None:
-        if self._closing:
-            return
-        self.main.show()
-        if self.follow and self.session.is_long:
-            self._unfollow("this run is too long to be followed: it is shown as it was when it was opened")
-        elif self.follow:
-            self.set_timer(self._pause, self._look)
-
-    def _unfollow(self, why: str) -> None:
-        self.follow = False
-        if why:
-            self.main.say(f"{why}; open it again for what has come since")
-        self.main.frame()
-
-    def _look(self) -> None:
-        self.run_worker(self._grow, thread=True, group="follow", exclusive=True)
-
-    def _grow(self) -> None:
-        """Read on, in a thread; the more that takes, the longer until the next look."""
-        began = time.monotonic()
-        grew = self.session.grow()
-        self._pause = max(EVERY_S, 4 * (time.monotonic() - began))
-        self.call_from_thread(self._grown, grew)
-
-    def _grown(self, grew: bool) -> None:
-        if self._closing:
-            return
-        if grew:
-            self.main.grown()
-        source = self.session.source
-        if source is not None and source.run.summary.complete:
-            self._unfollow("")
-        elif self.session.is_too_long:
-            self._unfollow("this run has become too long to be followed: this is how it was")
-        else:
-            self.set_timer(self._pause, self._look)
+        self.reading.open()
 
     def action_command_palette(self) -> None:
         if not isinstance(self.screen, Palette):

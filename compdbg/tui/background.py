@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from compdbg.store.embedded import is_report
+from compdbg.store.reader import CannotRead
 from compdbg.tui.clipboard import at_home, copy
 from compdbg.tui.trail import Level
 from compdbg.views.explorer.apart import Failed, by_itself
@@ -72,7 +73,12 @@ class Background:
         assert inside is not None
 
         def make() -> None:
-            self.app.call_from_thread(enter, inside(source, row))
+            try:
+                place = inside(source, row)
+            except CannotRead as problem:
+                self.app.call_from_thread(self.app.main.say, str(problem))
+            else:
+                self.app.call_from_thread(enter, place)
 
         def enter(place: Place | None) -> None:
             if self._is_at(level, row):

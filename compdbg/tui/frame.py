@@ -76,6 +76,7 @@ class Framed(Actions):
         wanted += ["edit"] if page is not None and page.where else []
         wanted += ["copy"] if page is not None else []
         wanted += ["rank"] if len(self.session.ranks) > 1 else []
+        wanted += ["reload"] if self.session.change is not None else []
         return self._named([*wanted, "write", "help", "palette", "quit"])
 
     def _named(self, wanted: Sequence[str]) -> list[tuple[str, str, str]]:
@@ -86,7 +87,8 @@ class Framed(Actions):
             "search": "filter" if level.place.name == "events" and not level.page else "search",
             "next-match": "next match", "previous": "prev", "next": "next",
             "show-all": "less" if level.everything else "all", "edit": "editor", "copy": "copy",
-            "rank": "rank", "write": "html", "help": "keys", "palette": "palette", "quit": "quit",
+            "rank": "rank", "reload": "read again", "write": "html", "help": "keys", "palette": "palette",
+            "quit": "quit",
         }  # fmt: skip
         actions = {action.id: action for action in keys.ACTIONS}
         bound = self.explorer.settings.keys

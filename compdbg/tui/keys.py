@@ -48,6 +48,7 @@ ACTIONS = [
     Action("edit", "o", "edit", "open the source line in $EDITOR"),
     Action("write", "x", "write", "write the HTML report"),
     Action("rank", "r", "rank", "next rank, then all ranks"),
+    Action("reload", "R", "reload", "read the run's log again"),
     Action("help", "question_mark", "help", "the keys"),
     Action("palette", "ctrl+p", "palette", "everything by name"),
     Action("quit", "q,ctrl+q", "quit", "leave"),

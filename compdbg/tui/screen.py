@@ -14,6 +14,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.widgets import Input
 
+from compdbg.store.reader import CannotRead
 from compdbg.tui import keys
 from compdbg.tui.bars import Bar, Footer, Header, Summary, Tabs
 from compdbg.tui.frame import Framed
@@ -23,7 +24,7 @@ from compdbg.tui.session import Session
 from compdbg.tui.table import Table
 from compdbg.tui.trail import Level
 from compdbg.views.explorer.all import PLACES
-from compdbg.views.explorer.base import Page
+from compdbg.views.explorer.base import Fact, Page
 from compdbg.views.explorer.events import EventItems
 from compdbg.views.explorer.kept import KeptRows
 
@@ -174,7 +175,10 @@ class Main(Framed):
         source = self.session.source
         if source is None or row is None or self._view is None:
             return None
-        return self.level.place.page(source, row)
+        try:
+            return self.level.place.page(source, row)
+        except CannotRead as problem:
+            return Page(title=self.level.place.title, blocks=[Fact("", str(problem), "warn")])
 
     def show_row(self, *, keep: bool) -> None:
         """The page of the current row, beside its list or alone."""

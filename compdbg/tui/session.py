@@ -16,7 +16,8 @@ from compdbg.store.embedded import read_report
 from compdbg.store.follow import Tail
 from compdbg.store.index import is_long, read_index
 from compdbg.store.indexed import IndexedLog
-from compdbg.store.reader import Log, read_head
+from compdbg.store.reader import CannotRead, Log, read_head
+from compdbg.store.watch import Change, Watch
 from compdbg.views.base import Source, View
 from compdbg.views.explorer.all import PLACES
 from compdbg.views.explorer.apart import Failed, Tell, by_itself, stop
@@ -48,7 +49,10 @@ class Session:
         self.source: Source | None = None
         self.rank: int | None = None
         self.filter = ""
+        self.change: Change | None = None
+        """What has happened to the log since it was read, other than that it grew."""
         self._tail = Tail(folder)
+        self._watch = Watch(folder)
         self._views: dict[str, View] = {}
         self._current: set[str] = set()
         """The views that are of the run as it is now; others are of what it was, until they are made anew."""
@@ -57,20 +61,26 @@ class Session:
         """The events that were let through by `_chosen_by`: of which reading, rank and filter."""
         self._chosen_by: tuple[int, int | None, str] = (0, None, "")
         self._left = False
+        self._anew: Session | None = None
+        """The run as it is being read again."""
 
     def leave(self) -> None:
         """Nobody looks any longer: what is still being worked out is given up."""
         self._left = True
+        if self._anew is not None:
+            self._anew.leave()
         stop()
 
     def open(self, told: Tell) -> None:
         """Read the run and work out its findings; takes its time, and is called from a thread."""
         told("reading the log", None)
+        self._watch.look()
         if self.folder.is_file():
             self._take(read_report(self.folder), told)
             return
         if is_long(self.folder) and (self._open_long(told) or self._left):
             return
+        self._watch.look()
         self._take(self._tail.read(), told)
 
     def _open_long(self, told: Tell) -> bool:
@@ -79,6 +89,7 @@ class Session:
         if source is None:
             self.known = known_at_once(Run(read_head(self.folder)).summary)
             work_out(self.folder, told)
+            self._watch.look()
             source = self._kept(grown=True)
         if source is None:
             return False
@@ -96,15 +107,47 @@ class Session:
         found = [row for row in self._views["home"].items if isinstance(row, Finding)]
         return Source(Run(IndexedLog(self.folder, index)), found)
 
+    def open_again(self, told: Tell) -> Session:
+        """The run read anew, for `adopt`; what is shown stays as it is. Called from a thread.
+
+        Raises:
+            CannotRead: it can't be read.
+        """
+        self._anew = Session(self.folder, follow=self.follow)
+        self._anew.open(told)
+        return self._anew
+
+    def adopt(self, anew: Session) -> None:
+        """Show the run as it was read again."""
+        self.source, self.is_long, self.known = anew.source, anew.is_long, anew.known
+        self.change, self._watch, self._tail = None, anew._watch, anew._tail
+        self._views, self._current, self._chosen = anew._views, anew._current, None
+        self._readings += 1
+        self.rank = self.rank if self.rank in self.ranks else None
+        self._anew = None
+
+    def look_at_log(self) -> bool:
+        """See what has become of the log; whether something has that was not seen before."""
+        before, self.change = self.change, self._watch.change()
+        return self.change is not None and self.change != before
+
     @property
     def is_too_long(self) -> bool:
         """Whether a run that is followed has become one to be indexed, and not to be read again and again."""
         return self._tail.length > FOLLOWED
 
     def grow(self) -> bool:
-        """Read what was written since; whether there was anything."""
-        log = self._tail.read_more()
-        if log is None:
+        """Read what was written since, of a log that only grew; whether there was anything.
+
+        Raises:
+            CannotRead: it has become a run of a newer major schema.
+        """
+        if self.look_at_log() or self.change is not None:
+            return False
+        self._watch.look()
+        tail = self._tail
+        log = tail.read_more()
+        if log is None or tail is not self._tail:  # read again meanwhile
             return False
         self._take(log, lambda what, part: None)
         return True
@@ -138,7 +181,11 @@ class Session:
             _, rank, filter = wanted
             self._chosen, self._chosen_by = events_view(source, filter, rank), wanted
             return
-        view = place.view(source) if place.slow_view is None else place.slow_view(source, told)
+        try:
+            view = place.view(source) if place.slow_view is None else place.slow_view(source, told)
+        except CannotRead as problem:
+            said = str(problem)
+            view = View(name=place.name, title=place.title, items=(), columns=(), lines=[said], empty=said)
         self._views[place.name] = view
         if source is self.source:
             self._current.add(place.name)

@@ -331,7 +331,7 @@ async def test_a_run_that_becomes_too_long_is_no_longer_followed(
     monkeypatch.setattr(session, "FOLLOWED", 0)
     async with opened(run.folder, (160, 36), follow=True) as tui:
         async with asyncio.timeout(30):
-            while tui.app.follow:
+            while tui.app.reading.follow:
                 await tui.pilot.pause(0.05)
         assert "too long to be followed" in tui.text
 

@@ -95,8 +95,8 @@ async def test_a_run_of_an_older_schema_with_kinds_that_are_not_known(opened: Op
 async def test_a_newer_major_schema_is_refused(opened: Open, tmp_path: Path) -> None:
     run = Builder(tmp_path / "run", schema="2.0")
     async with opened(run.folder) as tui:
-        assert tui.app.fault is not None
-        assert "newer than this compdbg can read" in str(tui.app.fault)
+        assert tui.app.reading.fault is not None
+        assert "newer than this compdbg can read" in str(tui.app.reading.fault)
 
 
 HOSTILE = "[bold]\x1b[31m[/red] \u202e</script>&\x00\u4f60\u597d`| {x} $(rm) \n\t%s" + "w" * 300

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from pathlib import Path
 
@@ -49,8 +50,8 @@ def _told(rows: list[Difference], before: Run, after: Run, names: tuple[str, str
 
 def has_long(*sides: str) -> bool:
     """Whether a run that `RUN` or `RUN@RANK` names is long."""
-    folders = (Path(side if Path(side).exists() else side.rpartition("@")[0]) for side in sides)
-    return any(folder.is_dir() and is_long(folder) for folder in folders)
+    folders = (Path(side if os.path.exists(side) else side.rpartition("@")[0]) for side in sides)
+    return any(os.path.isdir(folder) and is_long(folder) for folder in folders)
 
 
 def compared_apart(a: str, b: str, names: tuple[str, str], told: Tell) -> Compared:

@@ -9,7 +9,7 @@ from typing import Any, overload
 from msgspec import Struct, json, to_builtins
 
 from compdbg.events import UnknownEvent, Where
-from compdbg.store.reader import Log, Record
+from compdbg.store.reader import Log, Record, Unread
 from compdbg.views.base import Column, Source, View
 from compdbg.views.explanation import summary_of
 from compdbg.views.explorer.base import Block, Page, Place, source_code
@@ -38,7 +38,7 @@ class EventItems(Sequence[EventItem]):
     def __init__(self, log: Log, chosen: Sequence[int]) -> None:
         self._log = log
         self._chosen = chosen
-        self._start = log.records[0].header.time if log.records else 0.0
+        self._start = _start(log)
 
     def index_of(self, position: int) -> int:
         """Where an event of the log stands here, or would stand."""
@@ -54,7 +54,22 @@ class EventItems(Sequence[EventItem]):
     def __getitem__(self, index: int | slice) -> EventItem | list[EventItem]:
         if isinstance(index, slice):
             return [self[n] for n in range(*index.indices(len(self)))]
-        return self._item(self._log.records[self._chosen[index]])
+        try:
+            return self._item(self._log.records[self._chosen[index]])
+        except Unread as gone:
+            return self._gone(gone)
+
+    def _gone(self, event: Unread) -> EventItem:
+        """What the index knows of an event that is no longer in its file."""
+        header = event.header
+        return EventItem(
+            id=header.id,
+            time_s=header.time - self._start,
+            kind=event.kind,
+            rank=header.rank,
+            process=header.process,
+            text="(no longer in the log)",
+        )
 
     def _item(self, record: Record) -> EventItem:
         header, event = record
@@ -67,6 +82,14 @@ class EventItems(Sequence[EventItem]):
             process=header.process,
             text=told.removeprefix(f"{header.id} {event.kind}").strip(),
         )
+
+
+def _start(log: Log) -> float:
+    """When the first event was."""
+    try:
+        return log.records[0].header.time if log.records else 0.0
+    except Unread as gone:
+        return gone.header.time
 
 
 def _unknown(event: UnknownEvent) -> str:

@@ -16,6 +16,7 @@ from msgspec import Struct
 import compdbg
 from compdbg.findings.base import Finding
 from compdbg.model.run import Run
+from compdbg.store.files import Descriptor
 from compdbg.store.index import NO_RANK, home, whole_file
 from compdbg.store.reader import Log
 from compdbg.views.base import Source, View
@@ -148,9 +149,8 @@ def kept_view(place: Place, folder: Path) -> View | None:
         with (kept / f"{place.name}.places").open("rb") as file:
             at.fromfile(file, head.count + 1)
             ranks.fromfile(file, head.count)
-        rows = os.open(kept / f"{place.name}.rows", os.O_RDONLY)
+        rows = Descriptor(kept / f"{place.name}.rows")
         if os.fstat(rows).st_size != at[-1]:  # spoiled, or of another writer than the places
-            os.close(rows)
             return None
     except (OSError, EOFError, ValueError, msgspec.DecodeError):
         return None
