@@ -14,9 +14,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from benchmarks.fused_models import FLAGS
 from compdbg.compiler import CompilationConfig, set_forward_context, use_config
 from fixtures.models import CausalLM, ModelConfig
-from fixtures.models.attention import OPERATOR
+from fixtures.models.attention import CACHED, OPERATOR
 from fixtures.models.metadata import BLOCK, AttentionMetadata, metadata_of
 
 Step = Callable[[], torch.Tensor]
@@ -36,13 +37,24 @@ class Plain(nn.Module):
 class Bench:
     """The model, its batches, and the context that attention reads."""
 
-    def __init__(self, shape: ModelConfig, device: str, largest: int, context: int, sizes: list[int]) -> None:
+    def __init__(
+        self,
+        shape: ModelConfig,
+        device: str,
+        largest: int,
+        context: int,
+        sizes: list[int],
+        *,
+        fusions: bool = False,
+    ) -> None:
+        """With `fusions` all of one GPU are on, and the cache's update is in the graph for one of them."""
         self.device = device
         self.context = context
         self.blocks_each = -(-(context + 1) // BLOCK)
         dtype = torch.bfloat16 if device == "cuda" else torch.float32
         self.config = CompilationConfig(
-            splitting_ops=[OPERATOR],
+            splitting_ops=[CACHED if fusions else OPERATOR],
+            pass_config=dict.fromkeys(FLAGS, fusions),
             cudagraph_mode="FULL_AND_PIECEWISE",
             cudagraph_capture_sizes=sizes,
             disable_cache=True,
@@ -51,6 +63,7 @@ class Bench:
         with use_config(self.config):
             self.model = CausalLM.random(shape, blocks=blocks, device=device, dtype=dtype)
         self.vocab = shape.vocab
+        self.writes_cache = fusions
 
     def batch(self, n: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Tokens and positions of n sequences that have `context` tokens cached."""
@@ -74,7 +87,12 @@ class Bench:
         return run
 
     def ours(self, n: int, mode: str) -> Step:
-        return self.step(self.model.model, n, uniform=mode == "FULL")
+        slots = self.metadata(n).slots if self.writes_cache else None
+
+        def call(input_ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+            return self.model.model(input_ids, positions, slots)
+
+        return self.step(call if self.writes_cache else self.model.model, n, uniform=mode == "FULL")
 
     def plain(self) -> Plain:
         return Plain(self.model)

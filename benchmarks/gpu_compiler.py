@@ -25,8 +25,8 @@ from typing import Any
 import torch
 
 from benchmarks.decode_step import Bench, one_graph, relative_error, timed
+from benchmarks.decode_ways import FIRED, Heard, decode
 from benchmarks.replay_host import host_times, tiny_times
-from compdbg import probe
 from compdbg.compiler import warm_up
 from compdbg.events import Capture
 from fixtures.models import SIZES, attention
@@ -47,11 +47,21 @@ class Run:
         self.batches = [1, 3] if self.small else [1, 8, 64, 256]
         self.largest = 8 if self.small else 256
         sizes = [1, 2, 4, 8] if self.small else [1, 2, 4, *range(8, 377, 8)]
-        shape = SIZES["toy" if self.small else "700m"]
-        context = 20 if self.small else 128
         self.captured = sizes
-        self.bench = Bench(shape, options.device, max(sizes), context, sizes)
+        self.bench = self._bench()
         self.compiled: Any = None
+        self._packed: dict[bool, Bench] = {}
+
+    def _bench(self, *, packed: bool = False, fusions: bool = False) -> Bench:
+        shape = SIZES["toy" if self.small else "700m"].with_(packed=packed)
+        context = 20 if self.small else 128
+        return Bench(shape, self.options.device, max(self.captured), context, self.captured, fusions=fusions)
+
+    def packed_bench(self, *, fusions: bool = False) -> Bench:
+        """The model with packed projections; one without fusions, and one with them."""
+        if fusions not in self._packed:
+            self._packed[fusions] = self._bench(packed=True, fusions=fusions)
+        return self._packed[fusions]
 
     @property
     def left(self) -> float:
@@ -123,26 +133,15 @@ def kernel_errors() -> Row:
 def capture(run: Run) -> Row:
     """Compile, then capture every size in both modes; where the time goes."""
 
-    class Heard:
-        events: list[Any] = []
-
-        def write(self, event: Any, parent: int | None) -> int:
-            self.events.append(event)
-            return len(self.events)
-
-        def payload(self, text: str) -> str:
-            return ""
-
-    bench, heard = run.bench, Heard()
+    bench = run.bench
     began = time.perf_counter()
     bench.ours(max(run.captured), "NONE")()
     compile_seconds = time.perf_counter() - began
-    probe.set_sink(heard)
-    began = time.perf_counter()
-    warm_up(bench.model.model, bench.batch, attn_metadata=lambda n, uniform: bench.metadata(n))
-    seconds = time.perf_counter() - began
-    probe.set_sink(None)
-    captures = [event for event in heard.events if isinstance(event, Capture)]
+    with Heard() as heard:
+        began = time.perf_counter()
+        warm_up(bench.model.model, bench.batch, attn_metadata=lambda n, uniform: bench.metadata(n))
+        seconds = time.perf_counter() - began
+    captures = heard.of(Capture)
     of = {mode: [c for c in captures if c.mode == mode] for mode in ("PIECEWISE", "FULL")}
     return {
         "compile_seconds": compile_seconds,
@@ -153,51 +152,6 @@ def capture(run: Run) -> Row:
         "capture_seconds": {mode: sum(c.duration_ms for c in found) / 1e3 for mode, found in of.items()},
         "capture_bytes": {mode: sum(c.bytes or 0 for c in found) for mode, found in of.items()},
     }
-
-
-def decode(run: Run) -> Row:
-    """Milliseconds a decode step, all ways, in one run."""
-    bench, table = run.bench, {}
-    plain = bench.plain()
-    torch._dynamo.reset()
-    torch._dynamo.config.recompile_limit = 64
-    run.compiled = torch.compile(plain, dynamic=True)
-    ways: dict[str, Callable[[int], Callable[[], torch.Tensor]]] = {
-        "ours FULL": lambda n: bench.ours(n, "FULL"),
-        "ours PIECEWISE": lambda n: bench.ours(n, "PIECEWISE"),
-        "eager": lambda n: bench.step(plain, n),
-        "torch.compile": lambda n: bench.step(run.compiled, n),
-        "one CUDA graph": lambda n: one_graph(bench.step(run.compiled, n)),
-        "reduce-overhead": lambda n: bench.step(overhead, n),
-    }
-    overhead = torch.compile(bench.plain(), dynamic=True, mode="reduce-overhead")
-    if run.options.device == "cpu":
-        del ways["one CUDA graph"]
-    for name, make in ways.items():
-        row: Row = table.setdefault(name, {})
-        for n in run.batches:
-            if run.left < 45:
-                row[str(n)] = {"skipped": "no time left"}
-                continue
-            began = time.perf_counter()
-            try:
-                torch.manual_seed(n)
-                step = make(n)
-                row[str(n)] = timed(step)
-                row[str(n)]["error"] = agreement(bench, step, plain, n, make)
-            except Exception as error:
-                traceback.print_exc(limit=-4)
-                row[str(n)] = {"failed": f"{type(error).__name__}: {error}"[:500]}
-            row[str(n)]["seconds"] = round(time.perf_counter() - began, 1)
-            print(f"{name:>16} batch {n:>3}: {row[str(n)]}", flush=True)
-    return table
-
-
-def agreement(bench: Bench, step: Any, plain: Any, n: int, make: Any) -> float:
-    """The relative error of one step against eager, on the same tokens."""
-    torch.manual_seed(n)
-    wanted = bench.step(plain, n)()
-    return relative_error(step(), wanted)
 
 
 def host(run: Run) -> Row:
@@ -215,6 +169,9 @@ def spent(run: Run) -> Row:
         "PIECEWISE": run.bench.ours(n, "PIECEWISE"),
         "one CUDA graph": one_graph(run.bench.step(run.compiled, n)),
     }
+    if run.options.packed:
+        ways["packed FULL"] = run.packed_bench().ours(n, "FULL")
+        ways["packed, fusions FULL"] = run.packed_bench(fusions=True).ours(n, "FULL")
     return {name: kernel_times(step, steps) for name, step in ways.items()}
 
 
@@ -288,6 +245,8 @@ def table(results: Row, batches: list[int]) -> str:
     lines = ["| ms a step (latency / pipelined) | " + " | ".join(f"batch {n}" for n in batches) + " |"]
     lines.append("|---" * (len(batches) + 1) + "|")
     for name, row in results.get("decode", {}).items():
+        if name == FIRED:
+            continue
         cells = []
         for n in batches:
             cell = row.get(str(n), {}) if isinstance(row, dict) else {}
@@ -309,6 +268,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=460, help="all sections together")
     parser.add_argument("--check-seconds", type=float, default=150, help="the tests among them")
     parser.add_argument("--only", nargs="*", help="names of sections")
+    parser.add_argument(
+        "--packed", action="store_true", help="decode with packed projections too, without and with fusions"
+    )
     options = parser.parse_args()
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", tempfile.mkdtemp(prefix="inductor-"))
     torch.set_grad_enabled(False)

@@ -1,0 +1,118 @@
+"""A decode step in all ways, one after the other in one table; with `--packed`, of the packed model first.
+
+Of the packed model with fusions, attention splits the graph where the cache has been written already:
+norms take their residuals in, and rotary positions go with the update of the cache. Quantisation and
+what takes that in need another model.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from benchmarks.decode_step import Bench, Step, one_graph, relative_error, timed
+from compdbg import probe
+from compdbg.events import PatternPass
+
+Row = dict[str, Any]
+Ways = dict[str, tuple[Bench, Callable[[int], Step]]]
+FIRED = "fired with fusions"
+RESERVE = 45
+"""Seconds that are left to the sections after this."""
+
+
+class Heard:
+    """What is told while something runs."""
+
+    def __init__(self) -> None:
+        self.events: list[Any] = []
+
+    def __enter__(self) -> Heard:
+        probe.set_sink(self)
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        probe.set_sink(None)
+
+    def write(self, event: Any, parent: int | None) -> int:
+        self.events.append(event)
+        return len(self.events)
+
+    def payload(self, text: str) -> str:
+        return ""
+
+    def of(self, kind: type) -> list[Any]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+
+def decode(run: Any) -> Row:
+    """Milliseconds a decode step, all ways, in one run."""
+    torch._dynamo.reset()
+    torch._dynamo.config.recompile_limit = 64
+    found: Row = {}
+    ways = {**(packed_ways(run, found) if run.options.packed else {}), **apart_ways(run)}
+    for name, (bench, make) in ways.items():
+        row: Row = found.setdefault(name, {})
+        for n in run.batches:
+            row[str(n)] = {"skipped": "no time left"} if run.left < RESERVE else measured(bench, make, n)
+            print(f"{name:>32} batch {n:>3}: {row[str(n)]}", flush=True)
+    return found
+
+
+def apart_ways(run: Any) -> Ways:
+    bench = run.bench
+    plain = bench.plain()
+    run.compiled = torch.compile(plain, dynamic=True)
+    overhead = torch.compile(bench.plain(), dynamic=True, mode="reduce-overhead")
+    ways: Ways = {
+        "ours FULL": (bench, lambda n: bench.ours(n, "FULL")),
+        "ours PIECEWISE": (bench, lambda n: bench.ours(n, "PIECEWISE")),
+        "eager": (bench, lambda n: bench.step(plain, n)),
+        "torch.compile": (bench, lambda n: bench.step(run.compiled, n)),
+        "one CUDA graph": (bench, lambda n: one_graph(bench.step(run.compiled, n))),
+        "reduce-overhead": (bench, lambda n: bench.step(overhead, n)),
+    }
+    return {name: way for name, way in ways.items() if run.options.device == "cuda" or "CUDA" not in name}
+
+
+def packed_ways(run: Any, found: Row) -> Ways:
+    """What matters most is compiled first: the time may not do for all."""
+    bench, fused = run.packed_bench(), run.packed_bench(fusions=True)
+    compiled = torch.compile(bench.plain(), dynamic=True)
+    with Heard() as heard:
+        fused.ours(max(run.captured), "NONE")()
+    counts: Counter[str] = Counter()
+    for told in heard.of(PatternPass):
+        counts[told.pass_name] += told.matched
+    found[FIRED] = dict(counts)
+    ways: Ways = {
+        "packed: ours FULL": (bench, lambda n: bench.ours(n, "FULL")),
+        "packed: ours PIECEWISE": (bench, lambda n: bench.ours(n, "PIECEWISE")),
+        "packed: one CUDA graph": (bench, lambda n: one_graph(bench.step(compiled, n))),
+        "packed, fusions: ours FULL": (fused, lambda n: fused.ours(n, "FULL")),
+        "packed, fusions: ours PIECEWISE": (fused, lambda n: fused.ours(n, "PIECEWISE")),
+        "packed: torch.compile": (bench, lambda n: bench.step(compiled, n)),
+    }
+    return {name: way for name, way in ways.items() if run.options.device == "cuda" or "CUDA" not in name}
+
+
+def measured(bench: Bench, make: Callable[[int], Step], n: int) -> Row:
+    """Times of one way at one batch, and how far its result is from eager, on the same tokens."""
+    began = time.perf_counter()
+    try:
+        torch.manual_seed(n)
+        step = make(n)
+        row: Row = timed(step)
+        torch.manual_seed(n)
+        wanted = bench.step(bench.plain(), n)()
+        row["error"] = relative_error(step(), wanted)
+    except Exception as error:
+        traceback.print_exc(limit=-4)
+        row = {"failed": f"{type(error).__name__}: {error}"[:500]}
+    row["seconds"] = round(time.perf_counter() - began, 1)
+    return row
