@@ -1,6 +1,6 @@
 """One rank of a tensor-parallel decoder: prints what fused, and how far it is from the whole model.
 
-python -m tests.compiler.ranks_program RANK RANKS FOLDER [packed+]QUANT FLAG,FLAG... [cuda]
+python -m tests.compiler.ranks_program RANK RANKS FOLDER [packed+]QUANT FLAG,FLAG... [cuda] [every-size]
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def main() -> None:
     (packed, _, quant), flags = sys.argv[4].rpartition("+"), sys.argv[5].split(",")
     if rank and "only_rank_0" in flags:
         flags = []
-    device = f"cuda:{rank}" if sys.argv[6:] == ["cuda"] else "cpu"
+    device = f"cuda:{rank}" if "cuda" in sys.argv[6:] else "cpu"
     if device != "cpu":
         torch.cuda.set_device(rank)
     dist.init_process_group(
@@ -46,9 +46,8 @@ def main() -> None:
             whole = CausalLM.random(config, device=device)
         with use_config(fusing):
             share = shard(CausalLM.random(config, device=device), rank, ranks)
-        apart = [
-            (hidden(share, n, device=device) - hidden(whole, n, device=device)).abs() for n in (3, 1, 40)
-        ]
+        sizes = range(1, 301) if "every-size" in sys.argv[6:] else (3, 1, 40)
+        apart = [(hidden(share, n, device=device) - hidden(whole, n, device=device)).abs() for n in sizes]
     kept = run.load()
     fusion = kept.fusion
     print(

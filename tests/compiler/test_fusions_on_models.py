@@ -40,6 +40,16 @@ def called(model: str, packed: bool) -> str:
     """What the documentation calls a model whose projections are packed."""
     return f"packed {model}" if packed else model
 
+EVERY_SIZE = {
+    "plain": ({}, (OPERATOR,)),
+    "norms of queries and keys": ({"qk_norm": True}, (OPERATOR,)),
+    "cache update in the graph": ({}, (CACHED,)),
+    "packed projections": ({"packed": True}, (CACHED,)),
+    "quantised products": ({"quant": "static_fp8"}, (CACHED,)),
+    "not split": ({"quant": "static_fp8"}, ()),
+}
+"""How the decoder is changed, and where it is split."""
+
 
 def documented(model: str) -> dict[str, int]:
     rows = re.findall(r"^\| (\w[\w ]*) \| `(\w+Pass)` \| (\d+) \|$", PAGE.read_text(), re.MULTILINE)
@@ -175,12 +185,11 @@ def test_all_that_can_be_fused_where_attention_does_not_split(kind, packed, reco
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("model", ["plain", "cache update in the graph", "norms of queries and keys"])
+@pytest.mark.parametrize("model", EVERY_SIZE)
 def test_other_fusions_at_every_size(model, dtype, record_here):
-    config = TINY.with_(qk_norm=model == "norms of queries and keys")
-    slots = model == "cache update in the graph"
+    changes, splitting_ops = EVERY_SIZE[model]
+    config, slots = TINY.with_(**changes), OPERATOR not in splitting_ops
     with record_here() as run:
-        splitting_ops = (CACHED if slots else OPERATOR,)
         compare(config, FLAGS[model], range(1, 301), dtype, slots=slots, splitting_ops=splitting_ops)
     assert fired(run, documented(model)) == documented(model)
 

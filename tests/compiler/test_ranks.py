@@ -85,6 +85,17 @@ def test_a_decoder_over_ranks(model, ranks, quant, tolerance, tmp_path):
     agree_as_documented(model, on_ranks(ranks, tmp_path, quant, FLAGS[model]), tolerance)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("quant", ["plain", "static_fp8"])
+@pytest.mark.parametrize("model", ["over ranks", "tokens shared out"])
+def test_a_decoder_over_ranks_at_every_size(model, quant, tmp_path):
+    """Any number of tokens: shares of two ranks are padded where it is odd."""
+    model += "" if quant == "plain" else " quantised"
+    answers = on_ranks(2, tmp_path, quant, FLAGS[model], "every-size")
+    assert {len(answer["apart"]) for answer in answers} == {300}
+    agree_as_documented(model, answers, 1e-5 if quant == "plain" else 0.05)
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("model", ["over ranks", "tokens shared out"])
 @pytest.mark.parametrize(
