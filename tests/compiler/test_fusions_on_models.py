@@ -40,11 +40,12 @@ def called(model: str, packed: bool) -> str:
     """What the documentation calls a model whose projections are packed."""
     return f"packed {model}" if packed else model
 
+
 EVERY_SIZE = {
     "plain": ({}, (OPERATOR,)),
     "norms of queries and keys": ({"qk_norm": True}, (OPERATOR,)),
     "cache update in the graph": ({}, (CACHED,)),
-    "packed projections": ({"packed": True}, (CACHED,)),
+    "turned in place": ({"packed": True, "turned_in_place": True}, (CACHED,)),
     "quantised products": ({"quant": "static_fp8"}, (CACHED,)),
     "not split": ({"quant": "static_fp8"}, ()),
 }
