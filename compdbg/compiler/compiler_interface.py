@@ -14,6 +14,7 @@ from compdbg.compiler.codegen import graph_code
 from compdbg.compiler.config import CompilationConfig
 from compdbg.compiler.config_values import ConfigError, nearest
 from compdbg.compiler.graph_data import dump_graph, load_graph
+from compdbg.compiler.operator_text import short_operator_text
 
 Runnable = Callable[..., Any]
 """Takes a piece's inputs, flat; returns a tuple or list of its outputs."""
@@ -85,7 +86,7 @@ class InductorAdaptor(CompilerInterface):
         from torch._inductor.compile_fx import compile_fx
 
         caches_off = torch._inductor.config.patch(force_disable_caches=True)
-        with _own_tracing_context(graph), caches_off:
+        with _own_tracing_context(graph), caches_off, short_operator_text():
             return compile_fx(graph, example_inputs, config_patches=options)  # type: ignore[no-any-return]
 
 
@@ -97,7 +98,7 @@ class InductorStandaloneAdaptor(InductorAdaptor):
 
         if not self.keeps:
             return super().compile(graph, example_inputs, options)
-        with torch._guards.tracing(None):
+        with torch._guards.tracing(None), short_operator_text():
             return standalone_compile(  # type: ignore[no-any-return]
                 graph,
                 example_inputs,
