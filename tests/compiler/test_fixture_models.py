@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from compdbg.compiler import CompilationConfig, CompilationMode, set_forward_context, use_config
+from compdbg.compiler.ops.quant import quantize_static
 from fixtures.models import SIZES, CausalLM, Encoder
 from fixtures.models.attention import empty_cache, reference_attention
 from fixtures.models.decoder import fill_randomly
@@ -171,7 +172,7 @@ def test_packed_projections_give_what_they_give_apart(changes, in_place):
     torch.testing.assert_close(*found, atol=2e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize("quant", ["", "static_fp8"], ids=["plain", "FP8"])
+@pytest.mark.parametrize("quant", ["", "static_fp8", "per_token_fp8"])
 def test_each_rank_has_its_share_of_every_part_of_a_packed_projection(quant):
     config = SIZES["toy"].with_(quant=quant)
     whole = CausalLM(config)
@@ -189,10 +190,41 @@ def test_each_rank_has_its_share_of_every_part_of_a_packed_projection(quant):
             pairs = [(qkv, (q, k, v)), (other.mlp.gate_up_proj, (one.mlp.gate_proj, one.mlp.up_proj))]
             for together, parts in pairs:
                 for name in ("packed", "packed_scale") if quant else ("weight",):
-                    wanted = torch.cat([getattr(part, name).float() for part in parts])
+                    values = [getattr(part, name).float() for part in parts]
+                    shared = name == "packed_scale" and quant.startswith("static")
+                    wanted = values[0] if shared else torch.cat(values)
                     torch.testing.assert_close(getattr(together, name).float(), wanted, rtol=0, atol=0)
                 assert together.parts == tuple(part.parts[0] for part in parts)
             assert qkv.parts == (32, 16, 16)
+
+
+@pytest.mark.parametrize("rows", ["one scale", "a scale a row", "one and a row", "several and one"])
+def test_products_of_quantised_values(rows, target):
+    x, weights = torch.randn(5, 32, device=target), torch.randn(3, 48, 32, device=target)
+    one = torch.tensor([[0.02]], device=target)
+    each = 0.01 + torch.rand(3, 48, 1, device=target) / 50
+    x_scale, scales = {
+        "one scale": (one[0, 0], [one] * 3),
+        "a scale a row": (0.02 + torch.rand(5, 1, device=target) / 50, list(each)),
+        "one and a row": (one[0, 0], list(each)),
+        "several and one": (one[0, 0], list(each[:, :1, 0].unsqueeze(-1))),
+    }[rows]
+    values = quantize_static(x, x_scale, torch.float8_e4m3fn)
+    packed = [quantize_static(w, s, torch.float8_e4m3fn) for w, s in zip(weights, scales, strict=True)]
+    wanted = [
+        (values.double() * x_scale.double()) @ (weight.double() * scale.double()).t()
+        for weight, scale in zip(packed, scales, strict=True)
+    ]
+    given = (0, torch.bfloat16)
+    found = [
+        torch.ops.fixtures.scaled_mm(values, weight, x_scale, scale, *given)
+        for weight, scale in zip(packed, scales, strict=True)
+    ]
+    merged = torch.ops.fixtures.merged_scaled_mm(values, packed, x_scale, scales, *given)
+    for product in (torch.cat(found, -1), merged):
+        assert product.dtype is torch.bfloat16
+        distance = (product.double() - torch.cat(wanted, -1)).norm() / torch.cat(wanted, -1).norm()
+        assert distance < 4e-3
 
 
 @pytest.mark.parametrize("changes", [{"qk_norm": True}, {"experts": 4}], ids=["qk-norm", "experts"])
