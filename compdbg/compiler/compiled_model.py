@@ -30,6 +30,8 @@ from compdbg.compiler.work_record import WorkRecord
 from compdbg.events import Piece as PieceEvent
 from compdbg.events import PieceCompiled, SplitOpUnmatched
 
+_MOST_BYTES = 16 << 20
+"""Of graphs that are kept for comparing only."""
 _into: contextvars.ContextVar[tuple[str, CompilationConfig]] = contextvars.ContextVar("compdbg_loading_into")
 
 
@@ -69,7 +71,8 @@ class CompiledModel(SerializableCallable):  # type: ignore[misc]
         """What was said of the split: told again where the model is loaded."""
         called = {p.name: self._called(p) if p.kind == COMPILED else p.module for p in split.pieces}
         self.stitched = Stitched(split, called, name)
-        self._call: Callable[..., Sequence[Any]] = SizedCall(self.stitched, spec, config, name)
+        self.sized = SizedCall(self.stitched, spec, config, name)
+        self._call: Callable[..., Sequence[Any]] = self.sized
         if split.returned_sizes is not None:
             self._call = _with_sizes(self._call, split, split.returned_sizes)
 
@@ -118,6 +121,7 @@ class CompiledModel(SerializableCallable):  # type: ignore[misc]
                 "returned_at": fn.split.returned_at,
                 "pieces": [(p.name, p.kind, p.inputs, p.outputs, p.split_ops) for p in pieces],
                 "graphs": {p.name: dump_graph(p.module) for p in pieces if p.kind != COMPILED},
+                "compiled_graphs": _kept_graphs(fn.split.compiled),
                 "versions": {
                     k: (v.saved, v.libraries, msgspec.json.encode(v.record)) for k, v in versions.items()
                 },
@@ -147,6 +151,7 @@ class CompiledModel(SerializableCallable):  # type: ignore[misc]
             outputs=state["outputs"],
             returned_sizes=late,
             returned_at=state["returned_at"],
+            kept_graphs=state.get("compiled_graphs", {}),
         )
         backends = {
             name: PiecewiseBackend.from_state(name, saved, versions)
@@ -185,6 +190,15 @@ class CompiledModel(SerializableCallable):  # type: ignore[misc]
                 if version.key not in said:
                     said.add(version.key)
                     version.record.emit("aot", version.key, f"{self.name} {name} {text}", made)
+
+
+def _kept_graphs(pieces: Sequence[Piece]) -> dict[str, bytes]:
+    """What compiled pieces were made from, to compare with; nothing where it can't be kept, or is large."""
+    try:
+        kept = {piece.name: dump_graph(piece.module) for piece in pieces}
+    except Exception:  # as many kinds as there are values that can't be pickled
+        return {}
+    return kept if sum(map(len, kept.values())) <= _MOST_BYTES else {}
 
 
 def _load(

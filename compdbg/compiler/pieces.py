@@ -67,6 +67,8 @@ class Split(Struct, kw_only=True):
     call, also where rows were added for the pieces."""
     returned_at: list[int] = []
     """Where among the outputs those sizes stand; the chain leaves them out."""
+    kept_graphs: dict[str, bytes] = {}
+    """Graphs of compiled pieces that came from a cache, as data: they are not needed to call the pieces."""
 
     @property
     def compiled(self) -> list[Piece]:

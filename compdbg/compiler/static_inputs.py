@@ -11,7 +11,7 @@ from __future__ import annotations
 import bisect
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -26,6 +26,14 @@ from compdbg.compiler.placement import PassedInputs, Route, StreamOrder
 from compdbg.compiler.ranges import compile_ranges
 from compdbg.compiler.static_buffers import StaticInput, Unpaddable
 from compdbg.compiler.tally import Tally
+
+
+class ServedAs(NamedTuple):
+    """The rows of a call, the captured size that it is padded to, and the mode of its capture."""
+
+    rows: int
+    padded_to: int | None
+    mode: str
 
 
 class SizedCall:
@@ -80,6 +88,20 @@ class SizedCall:
             if torch.is_grad_enabled() and _wants_gradients(inputs):
                 return self._direct(route, inputs, warm, "gradients")
             return self._serve(route, route.slot, inputs, outer, warm)
+
+    def served(self, inputs: Sequence[Any]) -> ServedAs | None:
+        """How a call with these inputs was served last; None for a graph without a batch size."""
+        size = self.spec.size
+        if size is None:
+            return None
+        n: int = inputs[size.index] if size.dim is None else inputs[size.index].shape[size.dim]
+        outer = current()
+        route = self._routes.get((n, outer is not None and outer.uniform_decode))
+        slot = None if route is None else route.slot
+        if slot is None:
+            return ServedAs(n, None, "")
+        mode = slot.context.runtime_mode
+        return ServedAs(n, slot.size, mode.name if slot.captured and mode is not None else "")
 
     def clear_graphs(self) -> None:
         """Drop every capture; sizes are warmed up and captured again."""

@@ -171,6 +171,7 @@ class TorchCompileWithNoGuardsWrapper:
                 where=Where(code.co_filename, code.co_firstlineno, code.co_name),
                 enabled=self.why_not is None,
                 reason=self.why_not or "",
+                owner=self.owner.__name__,
             )
         )
 

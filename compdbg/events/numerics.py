@@ -31,3 +31,12 @@ class Compared(Event, frozen=True):
     compile_id: str | None = None
     custom_ops: list[str] = []
     """The operators in the graph that are none of torch's."""
+    size: int | None = None
+    """Rows of the batch, of a model of the built-in compiler; the rest is of such models too."""
+    padded_to: int | None = None
+    mode: str = ""
+    """How the call was served: the mode of the capture that was replayed; "" without one."""
+    piece: str = ""
+    """The first piece that gives other results than in eager by itself."""
+    apart_equal: bool = False
+    """Each piece by itself gives what it does in eager."""

@@ -15,6 +15,8 @@ class Decorated(Event, frozen=True):
     where: Where | None = None
     enabled: bool = True
     reason: str = ""
+    owner: str = ""
+    """The class of the instance: `target` may be a base class's."""
 
 
 class ConfigValue(Event, frozen=True):

@@ -24,6 +24,10 @@ def capture_stale_input(run: Run) -> Iterator[Finding]:
             suggestion=_advice(stale),
             where=stale.where,
             evidence=stale.events,
+            explains=[
+                *stale.events,
+                *(c.event for c in run.comparisons if c.graph == stale.graph and c.apart_equal and c.mode),
+            ],
             cost=Cost(results="wrong" if stale.replayed else "same"),
             data={
                 "graph": stale.graph,

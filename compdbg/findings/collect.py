@@ -106,6 +106,7 @@ _BEFORE: tuple[tuple[str, ...], ...] = (
     ("graph-break", "compile-failed", "nothing-compiled"),
     ("fusion-wrong", "compile-failed"),
     ("fusion-wrong", "diverges"),
+    ("padded-rows-leak", "diverges"),
     ("dim-specialised", "compile-failed"),
     ("dim-specialised", "recompile-limit", "recompiles"),
     ("split-boundary", "compile-failed", "nothing-compiled"),

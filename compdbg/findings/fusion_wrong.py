@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from compdbg.events import ReplacementWrong
 from compdbg.findings.base import Cost, Finding
 from compdbg.findings.words import at, counted, listed
+from compdbg.model.numerics import Comparison
 from compdbg.model.replacements import WrongFusion
 from compdbg.model.run import Run
 
@@ -14,10 +15,17 @@ from compdbg.model.run import Run
 def fusion_wrong(run: Run) -> Iterator[Finding]:
     """One finding a pattern: each layer of a model is replaced in the same wrong way."""
     for wrong in run.wrong_fusions:
-        yield _finding(wrong)
+        yield _finding(wrong, run.comparisons)
 
 
-def _finding(wrong: WrongFusion) -> Finding:
+def _effects(wrong: WrongFusion, comparisons: Sequence[Comparison]) -> list[str]:
+    """Calls of the graphs in question that gave other results than eager."""
+    graphs = {name.rpartition(" ")[0] or name for name in wrong.graphs}
+    differing = [each for each in comparisons if each.check == "differs"]
+    return [c.event for c in differing if c.graph in graphs or f"{c.graph} {c.piece}" in graphs]
+
+
+def _finding(wrong: WrongFusion, comparisons: Sequence[Comparison]) -> Finding:
     first = wrong.faults[0]
     name = f"{wrong.pass_name} ({wrong.pattern})" if wrong.pattern != wrong.pass_name else wrong.pass_name
     faults = listed([_said(fault) for fault in wrong.faults])
@@ -33,7 +41,7 @@ def _finding(wrong: WrongFusion) -> Finding:
         suggestion=_suggestion(wrong.faults),
         where=first.where or first.replacement,
         evidence=wrong.events,
-        explains=[*wrong.events, *wrong.failed],
+        explains=[*wrong.events, *wrong.failed, *_effects(wrong, comparisons)],
         cost=Cost(results="wrong"),
         data={
             "pass": wrong.pass_name,

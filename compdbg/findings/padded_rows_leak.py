@@ -27,6 +27,10 @@ def padded_rows_leak(run: Run) -> Iterator[Finding]:
             suggestion=_advice(leak),
             where=first.where,
             evidence=leak.events,
+            explains=[
+                *leak.events,
+                *(c.event for c in run.comparisons if c.graph == leak.graph and c.apart_equal and c.padded),
+            ],
             cost=Cost(results="wrong"),
             data={
                 "graph": leak.graph,

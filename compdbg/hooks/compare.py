@@ -13,10 +13,12 @@ from typing import Any
 
 from compdbg import probe
 from compdbg.events import Compared
-from compdbg.hooks import compiling
+from compdbg.hooks import compare_models, compiling
 from compdbg.hooks.base import Hook, Part, Patches, Target, contained
 from compdbg.hooks.comparison import NotComparable, Reference, backend_of
 from compdbg.hooks.current import compile_id, graph_name
+from compdbg.hooks.journal import under_journal
+from compdbg.hooks.ops import IMPL, wrapping_kernels
 from compdbg.hooks.userline import of_code
 
 NAME = "compare"
@@ -122,4 +124,17 @@ def _install(patches: Patches) -> None:
     patches.wrap(_COMPILE, _compiling)
 
 
-HOOK = Hook(NAME, (Part("torch._dynamo.output_graph", _install),), (_COMPILE,), proof=(Compared,))
+def _install_kernels(patches: Patches) -> None:
+    patches.wrap(IMPL, wrapping_kernels(under_journal, NAME))
+
+
+HOOK = Hook(
+    NAME,
+    (
+        Part("torch", _install_kernels),
+        Part("torch._dynamo.output_graph", _install),
+        Part(compare_models.MODULE, compare_models.install),
+    ),
+    (_COMPILE, IMPL, compare_models.SPLIT, compare_models.INIT, compare_models.CALL),
+    proof=(Compared,),
+)

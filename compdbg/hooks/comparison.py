@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from compdbg.hooks.op_calls import uncounted
@@ -18,19 +20,58 @@ class NotComparable(Exception):
     """Why a call is not compared."""
 
 
+def first_difference(expected: list[Any], result: Any, rounds: bool) -> dict[str, Any] | None:
+    """The first of the results that differs, and by how much; None if all are as expected."""
+    for number, (one, other) in enumerate(zip(expected, as_tensors(result), strict=False)):
+        if one is None or other is None or one.shape != other.shape:
+            continue
+        found = difference(one, other, rounds, TOLERANCE)
+        if found is not None:
+            dtype = str(one.dtype).removeprefix("torch.")
+            return {"output": number, "dtype": dtype, "max_abs": found[0], "max_rel": found[1]}
+    return None
+
+
+@contextmanager
+def apart(*, gradients: bool) -> Iterator[None]:
+    """Eager beside the program: random numbers, counts of calls and cached casts stay the program's.
+
+    Raises:
+        NotComparable: eager can't run beside it here.
+    """
+    torch = sys.modules["torch"]
+    if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
+        raise NotComparable("a CUDA graph is captured")
+    if torch._C._len_torch_dispatch_stack():
+        raise NotComparable("a dispatch mode of the program's would see eager's operators")
+    devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
+    try:
+        with torch.random.fork_rng(devices=devices), torch.set_grad_enabled(gradients), uncounted():
+            yield
+    finally:
+        torch.clear_autocast_cache()  # weights cast under no_grad would have no gradient
+
+
+def check_repeatable(first: list[Any], second: list[Any]) -> None:
+    """Raise NotComparable where eager gives another result each time."""
+    for one, other in zip(first, second, strict=True):
+        if difference(one, other, rounds=False, tolerance={}) is not None:
+            raise NotComparable("eager itself gives another result each time")
+
+
 class Reference:
     """A graph as Dynamo made it, to be run by eager."""
 
     def __init__(self, gm: Any) -> None:
         self.gm = gm
         names = [f"{node.target} {node.args}" for node in gm.graph.nodes if node.op.startswith("call")]
-        self.custom_ops = sorted({name for node in gm.graph.nodes if (name := _custom_op(node.target))})
+        self.custom_ops = sorted({name for node in gm.graph.nodes if (name := custom_op(node.target))})
         self.writes = False
         self.own = [t for t in vars(gm).values() if isinstance(t, sys.modules["torch"].Tensor)]
         self.own += [*gm.parameters(), *gm.buffers()]
         self.talks = any(word in name for name in names for word in TALKS)
         self.gradients = any("grad" in str(node.target) for node in gm.graph.nodes)
-        self.rounds = any(word in name for name in names for word in (*ROUNDS, *_DECIDES))
+        self.rounds = any(word in name for name in names for word in (*ROUNDS, *DECIDES))
 
     def results(self, args: tuple[Any, ...]) -> list[Any]:
         """What eager gives for these inputs, which stay as they are.
@@ -38,38 +79,16 @@ class Reference:
         Raises:
             NotComparable: it can't be run beside the program, or gives other results each time.
         """
-        torch = sys.modules["torch"]
         if self.talks:
             raise NotComparable("the graph talks to other ranks")
-        if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
-            raise NotComparable("a CUDA graph is captured")
-        if torch._C._len_torch_dispatch_stack():
-            raise NotComparable("a dispatch mode of the program's would see eager's operators")
-        devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
-        try:
-            with (
-                torch.random.fork_rng(devices=devices),
-                torch.set_grad_enabled(self._wants_gradients()),
-                uncounted(),
-            ):
-                first, second = self._run(args), self._run(args)
-        finally:
-            torch.clear_autocast_cache()  # weights cast under no_grad would have no gradient
-        for one, other in zip(first, second, strict=True):
-            if difference(one, other, rounds=False, tolerance={}) is not None:
-                raise NotComparable("eager itself gives another result each time")
+        with apart(gradients=self._wants_gradients()):
+            first, second = self._run(args), self._run(args)
+        check_repeatable(first, second)
         return first
 
     def difference(self, expected: list[Any], result: Any) -> dict[str, Any] | None:
         """The first result that differs; None if all are as expected."""
-        for number, (one, other) in enumerate(zip(expected, _tensors(result), strict=False)):
-            if one is None or other is None or one.shape != other.shape:
-                continue
-            found = difference(one, other, self.rounds, TOLERANCE)
-            if found is not None:
-                dtype = str(one.dtype).removeprefix("torch.")
-                return {"output": number, "dtype": dtype, "max_abs": found[0], "max_rel": found[1]}
-        return None
+        return first_difference(expected, result, self.rounds)
 
     def _wants_gradients(self) -> bool:
         """Only where the graph itself works some out: what a backward would need takes memory."""
@@ -80,25 +99,25 @@ class Reference:
         if not self.writes:
             try:
                 with write_guard((*args, *self.own)):
-                    results = _tensors(self.gm(*args))
+                    results = as_tensors(self.gm(*args))
                 inputs = {id(a) for a in args}
                 return [r.clone() if r is not None and id(r) in inputs else r for r in results]
             except Writes:
                 self.writes = True
         if self.own:
             raise NotComparable("the graph writes, and holds tensors of its own")
-        return _tensors(self.gm(*_copies(args)))
+        return as_tensors(self.gm(*_copies(args)))
 
 
-_DECIDES = ("argmin", "sort", "gt", "lt", "ge", "le", "eq", "ne", "where", "unique", "nonzero", "multinomial")
+DECIDES = ("argmin", "sort", "gt", "lt", "ge", "le", "eq", "ne", "where", "unique", "nonzero", "multinomial")
 """Ops that turn the last bit of an input into another result altogether."""
 
 
-def _custom_op(target: Any) -> str:
+def custom_op(target: Any) -> str:
     """`ns::op` of an operator that is none of torch's; "" of all else."""
-    namespace = str(getattr(target, "namespace", ""))
     schema = getattr(getattr(target, "default", target), "_schema", None)
-    return "" if schema is None or not namespace or namespace in TORCHS else str(schema.name)
+    name = getattr(target, "_qualified_op_name", "") if schema is None else schema.name
+    return "" if "::" not in name or name.partition("::")[0] in TORCHS else str(name)
 
 
 def backend_of(output_graph: Any) -> str:
@@ -122,7 +141,7 @@ def _copies(args: tuple[Any, ...]) -> list[Any]:
     return [a.detach().clone() if isinstance(a, torch.Tensor) else a for a in args]
 
 
-def _tensors(results: Any) -> list[Any]:
+def as_tensors(results: Any) -> list[Any]:
     """The results in order, detached; None for what is no tensor."""
     torch = sys.modules["torch"]
     items = results if isinstance(results, (tuple, list)) else [results]

@@ -91,7 +91,7 @@ WAITS_FOR: dict[str, tuple[str, ...]] = {
     "trace_log": ("torch",),
     "torch_config": ("torch", "torch._dynamo.eval_frame", "torch._dynamo.output_graph"),
     "ops": ("torch",),
-    "compare": ("torch._dynamo.output_graph",),
+    "compare": ("torch", "torch._dynamo.output_graph", "compdbg.compiler.backends"),
     "aot_frames": (
         "torch._dynamo.convert_frame",
         "torch._dynamo.aot_compile",

@@ -7,6 +7,7 @@ An operator in C++ has no Python that could be watched.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from compdbg.events import OpsChecked
@@ -16,7 +17,7 @@ from compdbg.hooks.userline import is_torch_file
 
 NAME = "ops"
 _REGISTER = Target("torch._library.custom_ops:CustomOpDef.register_kernel", ("device_types", "fn"))
-_IMPL = Target("torch.library:Library.impl", ("op_name", "fn", "dispatch_key"))
+IMPL = Target("torch.library:Library.impl", ("op_name", "fn", "dispatch_key"))
 _DEFINITIONS = Target("torch._library.custom_ops:OPDEFS")
 _REGISTRY = Target("torch._library.simple_registry:singleton")
 _LOOK_UP = Target("torch._library.utils:lookup_op", ("qualname",))
@@ -54,19 +55,24 @@ def _watch_definition(definition: Any) -> None:
             definition._backend_fns[device] = checking(definition._qualname, kernel)
 
 
-def _implementing(original: Any) -> Any:
-    def impl(self: Any, op_name: Any, fn: Any, dispatch_key: str = "", **options: Any) -> Any:
-        kernel = fn
-        with contained(NAME):
-            if (
-                _is_users(fn)
-                and not options.get("with_keyset")
-                and (dispatch_key or self.dispatch_key) in BACKENDS
-            ):
-                kernel = checking(_name_of(self, op_name), fn)
-        return original(self, op_name, kernel, dispatch_key, **options)
+def wrapping_kernels(wrap: Callable[[str, Any], Any], hook: str) -> Callable[[Any], Any]:
+    """A `Library.impl` that registers `wrap(name, kernel)` for the user's kernels in Python."""
 
-    return impl
+    def implementing(original: Any) -> Any:
+        def impl(self: Any, op_name: Any, fn: Any, dispatch_key: str = "", **options: Any) -> Any:
+            kernel = fn
+            with contained(hook):
+                if (
+                    _is_users(fn)
+                    and not options.get("with_keyset")
+                    and (dispatch_key or self.dispatch_key) in BACKENDS
+                ):
+                    kernel = wrap(_name_of(self, op_name), fn)
+            return original(self, op_name, kernel, dispatch_key, **options)
+
+        return impl
+
+    return implementing
 
 
 def _is_users(function: Any) -> bool:
@@ -81,7 +87,7 @@ def _name_of(library: Any, op: Any) -> str:
 
 def _install(patches: Patches) -> None:
     patches.wrap(_REGISTER, _registering)
-    patches.wrap(_IMPL, _implementing)
+    patches.wrap(IMPL, wrapping_kernels(checking, NAME))
     definitions = dict(sys.modules["torch._library.custom_ops"].OPDEFS)
     for definition in definitions.values():
         _watch_definition(definition)
@@ -98,6 +104,6 @@ def _unwatch() -> None:
 HOOK = Hook(
     NAME,
     (Part("torch", _install),),
-    (_REGISTER, _IMPL, _DEFINITIONS, _REGISTRY, _LOOK_UP),
+    (_REGISTER, IMPL, _DEFINITIONS, _REGISTRY, _LOOK_UP),
     proof=(OpsChecked,),
 )

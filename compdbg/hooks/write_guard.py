@@ -22,7 +22,7 @@ class Writes(Exception):
 def write_guard(tensors: Iterable[Any]) -> Any:
     """A mode in which a write to the memory of any of `tensors` raises `Writes` before it is done."""
     modes: Any = sys.modules["torch.utils._python_dispatch"]
-    memory = {place for tensor in tensors if (place := _place(tensor))}
+    memory = {at for tensor in tensors if (at := place(tensor))}
 
     class Guard(modes.TorchDispatchMode):  # type: ignore[misc]
         supports_higher_order_operators = True
@@ -39,7 +39,7 @@ def _guarded(
     schema = getattr(func, "_schema", None)
     if schema is None:
         raise Writes  # a higher-order operator: what it calls is not seen here
-    if any(_place(tensor) in memory for tensor in _written(schema, args, kwargs)):
+    if any(place(tensor) in memory for tensor in written(schema, args, kwargs)):
         raise Writes
     if str(getattr(func, "namespace", "")) in TORCHS:
         return func(*args, **kwargs)
@@ -48,7 +48,7 @@ def _guarded(
     def copied(value: Any) -> Any:
         if isinstance(value, (list, tuple)):
             return [copied(item) for item in value]
-        if _place(value) not in memory:
+        if place(value) not in memory:
             return value
         copies.append((value, value.clone()))
         return copies[-1][1]
@@ -60,7 +60,7 @@ def _guarded(
     return result
 
 
-def _written(schema: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Any]:
+def written(schema: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Any]:
     """The tensors that a call writes to."""
     given = {declared.name: kwargs.get(declared.name) for declared in schema.arguments}
     given.update(zip((declared.name for declared in schema.arguments), args, strict=False))
@@ -72,7 +72,7 @@ def _written(schema: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iter
             yield from value if isinstance(value, (list, tuple)) else (value,)
 
 
-def _place(value: Any) -> int:
+def place(value: Any) -> int:
     """The address of a tensor's memory; 0 for what has none, or none that can be told."""
     if not isinstance(value, sys.modules["torch"].Tensor):
         return 0

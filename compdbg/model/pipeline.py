@@ -6,7 +6,17 @@ from collections import Counter, defaultdict
 
 from msgspec import Struct
 
-from compdbg.events import Apart, Boundary, Capture, ConfigValue, Dispatch, Piece, PieceCompiled, Where
+from compdbg.events import (
+    Apart,
+    Boundary,
+    Capture,
+    Compared,
+    ConfigValue,
+    Dispatch,
+    Piece,
+    PieceCompiled,
+    Where,
+)
 from compdbg.model.operators import computes
 from compdbg.store.reader import Log
 
@@ -172,15 +182,27 @@ def build_sizes(log: Log) -> list[ServedSize]:
     for _, capture in log.of(Capture):
         if capture.size:
             captured[capture.graph, capture.size].append(capture)
+    compared: dict[tuple[str, int], list[Compared]] = defaultdict(list)
+    for _, comparison in log.of(Compared):
+        if comparison.size is not None and comparison.check != "not-checked":
+            compared[comparison.graph, comparison.size].append(comparison)
     called: dict[tuple[str, int], list[Dispatch]] = defaultdict(list)
     for dispatch in last.values():
         called[dispatch.graph, dispatch.size].append(dispatch)
     keys = sorted({*called, *captured}, key=lambda k: (k[0], k[1]))
-    return [_size(*key, called[key], captured[key], list(events.get(key, {}).values())) for key in keys]
+    return [
+        _size(*key, called[key], captured[key], compared[key], list(events.get(key, {}).values()))
+        for key in keys
+    ]
 
 
 def _size(
-    graph: str, size: int, calls: list[Dispatch], captures: list[Capture], events: list[str]
+    graph: str,
+    size: int,
+    calls: list[Dispatch],
+    captures: list[Capture],
+    compared: list[Compared],
+    events: list[str],
 ) -> ServedSize:
     uncaptured: Counter[str] = Counter()
     for call in calls:
@@ -188,6 +210,7 @@ def _size(
     done = [c for c in captures if c.error is None]
     padded_to = next((c.padded_to for c in calls if c.padded_to), None)
     elsewhere = padded_to not in (None, size)
+    wrong = [c for c in compared if c.check == "differs"]
     measured = [c.bytes for c in done if c.bytes is not None]
     return ServedSize(
         graph=graph,
@@ -200,9 +223,9 @@ def _size(
         eager_calls=sum(c.eager_calls for c in calls),
         capture_ms=sum(c.duration_ms for c in done) if done else None,
         capture_bytes=sum(measured) if measured else None,
-        check="not-checked",
-        max_abs=None,
-        max_rel=None,
+        check="differs" if wrong else "equal" if compared else "not-checked",
+        max_abs=max((c.max_abs for c in wrong if c.max_abs is not None), default=None),
+        max_rel=max((c.max_rel for c in wrong if c.max_rel is not None), default=None),
         warm_ups=sum(c.warm_ups for c in calls),
         refused=sum(c.refused for c in calls),
         fault=next((c.fault or c.error for c in captures if c.error is not None), None),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from compdbg.model.numerics import Comparison
 from compdbg.views.base import Column, Source, View
 
 
@@ -18,7 +19,9 @@ def numerics(source: Source) -> View:
         columns=(
             Column("graph", lambda c: c.graph),
             Column("call", lambda c: str(c.call), align="right"),
+            Column("size", _size, align="right"),
             Column("check", lambda c: c.check),
+            Column("piece", lambda c: c.piece),
             Column("largest difference", lambda c: _number(c.max_abs), align="right"),
             Column("of the largest value", lambda c: _number(c.max_rel), align="right"),
             Column("inputs", lambda c: c.inputs, wide=True),
@@ -28,13 +31,20 @@ def numerics(source: Source) -> View:
     )
 
 
+def _size(comparison: Comparison) -> str:
+    """`3`, or `3 as 4` of a call that was padded."""
+    if comparison.size is None:
+        return ""
+    return f"{comparison.size} as {comparison.padded_to}" if comparison.padded else str(comparison.size)
+
+
 def _nothing_compared(source: Source) -> str:
     asked = any(hook.hook == "compare" and hook.state == "works" for hook in source.run.health.hooks)
     if not asked:
         return "results were not compared with eager in this run; `compdbg run --compare eager` does"
     return (
-        "no call was compared: torch called no graph that it compiled in this run. Models of the built-in "
-        "compiler are not compared; `model.forward_eager` gives their results in eager"
+        "no call was compared: torch called no graph that it compiled in this run, and no model of the "
+        "built-in compiler was called but to warm it up"
     )
 
 

@@ -89,7 +89,7 @@ def size_page(source: Source, served: ServedSize) -> Page:
             ("", f"size {served.size} of {served.graph}: {_served(served, {})[0][2:]}", "title"),
             ("runs as", _runs_as(served)),
             ("calls", _calls(served)),
-            ("check", _compared(served), _CHECK.get(served.check, ("", "dim"))[1]),
+            ("check", _compared(source, served), _CHECK.get(served.check, ("", "dim"))[1]),
             ("capture", _captured(served)),
             ("without", _uncaptured(served), "warn"),
             ("why", served.why),
@@ -117,9 +117,11 @@ def _calls(served: ServedSize) -> str:
     return f"{said} ({', '.join(parts)})" if parts else said
 
 
-def _compared(served: ServedSize) -> str:
+def _compared(source: Source, served: ServedSize) -> str:
     if served.check == "not-checked":
-        return "not compared with eager: compdbg run --compare eager does it"
+        reasons = (c.reason for c in source.run.comparisons if c.graph == served.graph and c.reason)
+        why = next(reasons, "compdbg run --compare eager does it")
+        return f"not compared with eager: {why}"
     mark = _CHECK.get(served.check, ("·", ""))[0]
     worst = f" (largest difference {served.max_abs:.3g})" if served.max_abs is not None else ""
     return f"{mark} {served.check} to eager{worst}" if served.check == "equal" else f"{mark} differs{worst}"
