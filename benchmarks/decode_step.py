@@ -46,8 +46,12 @@ class Bench:
         sizes: list[int],
         *,
         fusions: bool = False,
+        tuned: tuple[int, ...] = (),
     ) -> None:
-        """With `fusions` all of one GPU are on, and the cache's update is in the graph for one of them."""
+        """With `fusions` all of one GPU are on, and the cache's update is in the graph for one of them.
+
+        Sizes that are `tuned` have code of their own.
+        """
         self.device = device
         self.context = context
         self.blocks_each = -(-(context + 1) // BLOCK)
@@ -57,6 +61,8 @@ class Bench:
             pass_config=dict.fromkeys(FLAGS, fusions),
             cudagraph_mode="FULL_AND_PIECEWISE",
             cudagraph_capture_sizes=sizes,
+            compile_sizes=list(tuned),
+            tune_single_sizes=True,
             disable_cache=True,
         )
         blocks = 1 + largest * self.blocks_each

@@ -58,7 +58,7 @@ def decode(run: Any) -> Row:
     ways = {**(packed_ways(run, found) if run.options.packed else {}), **apart_ways(run)}
     for name, (bench, make) in ways.items():
         row: Row = found.setdefault(name, {})
-        for n in run.batches:
+        for n in bench.config.compile_sizes or run.batches:
             row[str(n)] = {"skipped": "no time left"} if run.left < RESERVE else measured(bench, make, n)
             print(f"{name:>32} batch {n:>3}: {row[str(n)]}", flush=True)
     return found
@@ -82,7 +82,7 @@ def apart_ways(run: Any) -> Ways:
 
 def packed_ways(run: Any, found: Row) -> Ways:
     """What matters most is compiled first: the time may not do for all."""
-    bench, fused = run.packed_bench(), run.packed_bench(fusions=True)
+    bench, fused, tuned = run.packed_bench(), run.packed_bench(fusions=True), run.packed_bench(tuned=(1,))
     compiled = torch.compile(bench.plain(), dynamic=True)
     with Heard() as heard:
         fused.ours(max(run.captured), "NONE")()
@@ -96,6 +96,8 @@ def packed_ways(run: Any, found: Row) -> Ways:
         "packed: one CUDA graph": (bench, lambda n: one_graph(bench.step(compiled, n))),
         "packed, fusions: ours FULL": (fused, lambda n: fused.ours(n, "FULL")),
         "packed, fusions: ours PIECEWISE": (fused, lambda n: fused.ours(n, "PIECEWISE")),
+        "packed, batch 1 tuned: ours FULL": (tuned, lambda n: tuned.ours(n, "FULL")),
+        "packed, batch 1 tuned: ours PIECEWISE": (tuned, lambda n: tuned.ours(n, "PIECEWISE")),
         "packed: torch.compile": (bench, lambda n: bench.step(compiled, n)),
     }
     return {name: way for name, way in ways.items() if run.options.device == "cuda" or "CUDA" not in name}

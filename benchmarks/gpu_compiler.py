@@ -50,18 +50,18 @@ class Run:
         self.captured = sizes
         self.bench = self._bench()
         self.compiled: Any = None
-        self._packed: dict[bool, Bench] = {}
+        self._packed: dict[Any, Bench] = {}
 
-    def _bench(self, *, packed: bool = False, fusions: bool = False) -> Bench:
+    def _bench(self, *, packed: bool = False, **more: Any) -> Bench:
         shape = SIZES["toy" if self.small else "700m"].with_(packed=packed)
         context = 20 if self.small else 128
-        return Bench(shape, self.options.device, max(self.captured), context, self.captured, fusions=fusions)
+        return Bench(shape, self.options.device, max(self.captured), context, self.captured, **more)
 
-    def packed_bench(self, *, fusions: bool = False) -> Bench:
-        """The model with packed projections; one without fusions, and one with them."""
-        if fusions not in self._packed:
-            self._packed[fusions] = self._bench(packed=True, fusions=fusions)
-        return self._packed[fusions]
+    def packed_bench(self, *, fusions: bool = False, tuned: tuple[int, ...] = ()) -> Bench:
+        """The model with packed projections: one without fusions, one with them; with sizes of their own."""
+        if (fusions, tuned) not in self._packed:
+            self._packed[fusions, tuned] = self._bench(packed=True, fusions=fusions, tuned=tuned)
+        return self._packed[fusions, tuned]
 
     @property
     def left(self) -> float:

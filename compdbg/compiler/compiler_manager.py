@@ -30,7 +30,7 @@ from compdbg.compiler.piece_cache import PieceCache
 from compdbg.compiler.piece_guards import added_guards, holds_at
 from compdbg.compiler.pieces import Piece, symbols_of
 from compdbg.compiler.piecewise_backend import Compiled
-from compdbg.compiler.ranges import Range
+from compdbg.compiler.ranges import STATIC, Range
 from compdbg.compiler.refake import Ready, made_ready
 from compdbg.compiler.traced_sizes import TracedSizes
 from compdbg.compiler.twins import Family, assumptions, holds, lift
@@ -43,8 +43,11 @@ _PIECE_CONFIG = (
     "use_standalone_compile",
     "dynamic_shapes_config.",
     "inductor_compile_config",
+    "tune_single_sizes",
 )
 """What of the configuration decides how one piece is compiled; the rest only decides which pieces."""
+TUNED = {"max_autotune": True, "coordinate_descent_tuning": True}
+"""Inductor's settings for a size of its own that is to be tuned: with one row, a product is no longer one."""
 
 
 class CompilerManager:
@@ -127,7 +130,7 @@ class CompilerManager:
         ready = made_ready(piece.module, traced, compile_range, shapes, constants)
         inductor = self.compiler.uses_inductor
         with kernels.keeping() as keeper, recording(self.pass_manager, inductor=inductor) as recorded:
-            runnable = self._compile(ready, f"{piece.name} of {self.graph} for {compile_range}")
+            runnable = self._compile(ready, f"{piece.name} of {self.graph} for", compile_range)
         assumed = assumptions(ready)
         members = {family.constants_of(i) for i in range(len(family.members))}
         good_for = tuple(sorted(c for c in members if holds(assumed, ready, c))) if assumed else None
@@ -147,12 +150,12 @@ class CompilerManager:
         self.cache.store(compiled, factors, family, readable)
         return compiled
 
-    def _compile(self, ready: Ready, what: str) -> Runnable:
+    def _compile(self, ready: Ready, what: str, compile_range: Range) -> Runnable:
         try:
             with capturing_parts(self.graph, self.config, self.statics):
-                return self.compiler.compile(ready.module, ready.inputs, self._options())
+                return self.compiler.compile(ready.module, ready.inputs, self._options(compile_range))
         except Exception as error:
-            error.add_note(f"compdbg.compiler: while {self.compiler.name} compiled {what}")
+            error.add_note(f"compdbg.compiler: while {self.compiler.name} compiled {what} {compile_range}")
             raise
 
     def _save(self, runnable: Runnable) -> bytes | None:
@@ -164,10 +167,15 @@ class CompilerManager:
             self.cache.disk.problem(f"a piece can't be kept: {type(error).__name__}: {error}")
             return None
 
-    def _options(self) -> dict[str, Any]:
+    def _options(self, compile_range: Range) -> dict[str, Any]:
         if not self.compiler.uses_inductor:
             return {}
-        options = {**partition_options(self.config), **self.config.inductor_compile_config}
+        tuned = self.config.tune_single_sizes and compile_range.is_single and compile_range != STATIC
+        options = {
+            **partition_options(self.config),
+            **(TUNED if tuned else {}),
+            **self.config.inductor_compile_config,
+        }
         own = options.pop("post_grad_custom_post_pass", None)
         if own is not None and own not in self.pass_manager.passes:
             self.pass_manager.add(own)

@@ -116,6 +116,8 @@ class CompilationConfig(Strict, frozen=True):
     """Sizes compiled on their own; the word `cudagraph_capture_sizes` stands for all of those."""
     compile_ranges: list[tuple[int, int]] | None = None
     """Inclusive ranges, each compiled with its bounds known; what they leave out is compiled too."""
+    tune_single_sizes: bool = False
+    """Let Inductor choose kernels by timing for sizes of `compile_sizes`: quicker code, a longer compile."""
     use_inductor_graph_partition: bool = False
     """Leave splitting to Inductor's scheduler, after all passes and fusions."""
     use_standalone_compile: bool = True

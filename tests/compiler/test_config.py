@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from compdbg.compiler.compiler_interface import InductorAdaptor, register_compiler
+from compdbg.compiler.compiler_manager import CompilerManager
 from compdbg.compiler.config import (
     CompilationConfig,
     CompilationMode,
@@ -205,6 +206,22 @@ def test_passes_stay_in_effect_for_a_compiler_of_the_users_that_is_inductor_bene
     assert effective.changes == []
     assert effective.config.pass_config.fuse_norm_quant
     assert effective.config.inductor_passes == [len]
+
+
+@pytest.mark.parametrize(
+    ("tune", "own", "wanted"),
+    [
+        (True, {}, {"1": (True, True), "4": (True, True), "2-": (None, None), "0": (None, None)}),
+        (False, {}, dict.fromkeys(("1", "4", "2-", "0"), (None, None))),
+        (True, {"max_autotune": False}, {"4": (False, True), "2-": (False, None)}),
+    ],
+)
+def test_sizes_of_their_own_are_tuned(tune, own, wanted):
+    config = CompilationConfig(tune_single_sizes=tune, inductor_compile_config=own)
+    manager = CompilerManager("Model", config, "test")
+    options = {size: manager._options(Range.parse(size)) for size in wanted}
+    keys = ("max_autotune", "coordinate_descent_tuning")
+    assert {size: tuple(map(found.get, keys)) for size, found in options.items()} == wanted
 
 
 @pytest.mark.parametrize(("outside", "in_program", "asked"), [("{}", "eager", True), (CC, "inductor", False)])
