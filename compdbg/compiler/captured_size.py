@@ -7,8 +7,8 @@ is free for other captures as soon as that call is over.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from compdbg.compiler.arena import Arena
@@ -100,6 +100,16 @@ class CapturedSize:
             outputs = self.runnable(*flat) if self._plan is None else self._plan.run(flat)
         self._let_go()
         return outputs
+
+    @contextmanager
+    def seen_again(self, outer: ForwardContext | None) -> Iterator[None]:
+        """Inside, `context` is as in the last replay: a pass may be looked at once more."""
+        if self._metadata is None:
+            self.context.attn_metadata = None if outer is None else outer.attn_metadata
+        try:
+            yield
+        finally:
+            self._let_go()
 
     def _let_go(self) -> None:
         """Keep nothing of the caller's alive."""

@@ -71,7 +71,7 @@ class CompiledModel(SerializableCallable):  # type: ignore[misc]
         """What was said of the split: told again where the model is loaded."""
         called = {p.name: self._called(p) if p.kind == COMPILED else p.module for p in split.pieces}
         self.stitched = Stitched(split, called, name)
-        self.sized = SizedCall(self.stitched, spec, config, name)
+        self.sized = SizedCall(self.stitched, spec, config, name, split)
         self._call: Callable[..., Sequence[Any]] = self.sized
         if split.returned_sizes is not None:
             self._call = _with_sizes(self._call, split, split.returned_sizes)

@@ -9,6 +9,7 @@ The call then has its usual results and effects.
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 from collections.abc import Sequence
@@ -20,6 +21,8 @@ from compdbg import probe
 from compdbg.compiler.arena import copy_values
 from compdbg.compiler.capture_rules import callers_line
 from compdbg.compiler.dynamic_spec import DynamicSpec
+from compdbg.compiler.leak_notes import same
+from compdbg.compiler.leak_search import LeakSearch, Mixing, Way
 from compdbg.compiler.static_buffers import Integers
 from compdbg.compiler.static_metadata import tensors_of
 from compdbg.events import PaddingLeak
@@ -37,36 +40,64 @@ def wanted() -> bool:
 
 
 def replay_checked(
-    route: Route, slot: CapturedSize, spec: DynamicSpec, inputs: Sequence[Any], outer: ForwardContext | None
+    route: Route,
+    slot: CapturedSize,
+    spec: DynamicSpec,
+    inputs: Sequence[Any],
+    outer: ForwardContext | None,
+    search: LeakSearch | None,
 ) -> Sequence[Any] | None:
     """What `slot.replay` gives, after a replay with poisoned rows whose traces are recorded and undone."""
     live = _live(route, spec, inputs, outer)
     before = _copies(live)
 
-    def replay(poisoned: Integers | None = None) -> tuple[Sequence[Any] | None, State]:
+    def placed(poisoned: Integers | None) -> list[Any] | None:
         for name, tensor in live.items():
             copy_values(tensor, before[name])
-        flat = route.place(inputs, poisoned=poisoned)
+        return route.place(inputs, poisoned=poisoned)
+
+    def replay(poisoned: Integers | None = None) -> tuple[Sequence[Any] | None, State]:
+        flat = placed(poisoned)
         slot.refusal = "disagree"
         produced = None if flat is None else slot.replay(flat, outer, route.rows)
         return produced, {} if produced is None else _copies(_state(route, produced, live))
 
-    poisoned_states: list[State] = []
+    poisoned_states: dict[Integers, State] = {}
     for integers in get_args(Integers):
-        produced, shown = replay(integers)
+        produced, poisoned_states[integers] = replay(integers)
         if produced is None:
             return None
-        poisoned_states.append(shown)
     produced, plain = replay()
     leaks = {
-        name: shown for shown in poisoned_states for name in plain if not _same(plain[name], shown[name])
+        name: integers
+        for integers, shown in poisoned_states.items()
+        for name in plain
+        if not same(plain[name], shown[name])
     }
-    if leaks:
-        produced, again = replay()
-        for name, shown in leaks.items():
-            if _same(plain[name], again[name]):
-                _emit(slot, route, name, plain[name], shown[name])
+    if not leaks:
+        return produced
+    mixing: dict[str, Mixing] = {}
+    if search is not None:
+        memory = {f"input {p.at}": p.rows for p in route.placements or ()} | live
+        alone = Way(lambda: placed(None) and _given(route, spec, inputs), outer)
+        for name, integers in leaks.items():
+            poisoned = Way(functools.partial(placed, integers), slot.context)
+            with slot.seen_again(outer):
+                mixing[name] = search.find(
+                    name, alone, Way(lambda: placed(None), slot.context), poisoned, memory.get(name)
+                )
+    produced, again = replay()
+    for name, integers in leaks.items():
+        if same(plain[name], again[name]):
+            shown = poisoned_states[integers][name]
+            _emit(slot, route, name, plain[name], shown, mixing.get(name, Mixing()))
     return produced
+
+
+def _given(route: Route, spec: DynamicSpec, inputs: Sequence[Any]) -> list[Any]:
+    """The caller's inputs, as copies where the graph writes to their rows."""
+    written = spec.mutated & {placement.at for placement in route.placements or ()}
+    return [value.clone() if i in written else value for i, value in enumerate(inputs)]
 
 
 def _live(
@@ -96,11 +127,9 @@ def _copies(state: State) -> State:
     return {name: tensor.clone() for name, tensor in state.items()}
 
 
-def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return bool(torch.isclose(one, other, rtol=0, atol=0, equal_nan=True).all())
-
-
-def _emit(slot: CapturedSize, route: Route, name: str, plain: torch.Tensor, shown: torch.Tensor) -> None:
+def _emit(
+    slot: CapturedSize, route: Route, name: str, plain: torch.Tensor, shown: torch.Tensor, mixing: Mixing
+) -> None:
     differs = ~torch.isclose(plain, shown, rtol=0, atol=0, equal_nan=True)
     distance = (plain[differs].double() - shown[differs].double()).abs().max().item()
     probe.emit(
@@ -112,5 +141,11 @@ def _emit(slot: CapturedSize, route: Route, name: str, plain: torch.Tensor, show
             elements=int(differs.sum()),
             max_abs=None if math.isnan(distance) else distance,
             where=callers_line(),
+            op=mixing.op,
+            node=mixing.node,
+            piece=mixing.piece,
+            op_where=mixing.where,
+            op_writes=mixing.writes,
+            told=mixing.told,
         )
     )

@@ -22,6 +22,8 @@ from compdbg.compiler.config import CompilationConfig, CUDAGraphMode
 from compdbg.compiler.cuda_graph import wrap_full
 from compdbg.compiler.dynamic_spec import DynamicSpec
 from compdbg.compiler.forward_context import ForwardContext, Warming, current, warming
+from compdbg.compiler.leak_search import LeakSearch
+from compdbg.compiler.pieces import Split
 from compdbg.compiler.placement import PassedInputs, Route, StreamOrder
 from compdbg.compiler.ranges import compile_ranges
 from compdbg.compiler.static_buffers import StaticInput, Unpaddable
@@ -40,7 +42,7 @@ class SizedCall:
     """`call(*graph_inputs) -> graph outputs`, for one graph that Dynamo has traced.
 
     `compiled` may have `graph`, the split graph, and `pieces`, what is called for each of its
-    modules: from these a captured size gets a replay plan.
+    modules: from these a captured size gets a replay plan. `split` is for finding what mixes rows.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class SizedCall:
         spec: DynamicSpec,
         config: CompilationConfig,
         name: str,
+        split: Split | None = None,
     ) -> None:
         self.compiled = compiled
         self.spec = spec
@@ -69,6 +72,7 @@ class SizedCall:
         self._slots: dict[tuple[CUDAGraphMode, int, bool], CapturedSize] = {}
         self._lock = threading.RLock()
         self._checks_padding = padding_check.wanted()
+        self._search = LeakSearch(split) if split is not None and self._checks_padding else None
 
     def __call__(self, *inputs: Any) -> Sequence[Any]:
         size = self.spec.size
@@ -177,7 +181,7 @@ class SizedCall:
         self, route: Route, slot: CapturedSize, inputs: Sequence[Any], outer: ForwardContext | None
     ) -> Sequence[Any] | None:
         if self._checks_padding and route.rows < slot.size:
-            return padding_check.replay_checked(route, slot, self.spec, inputs, outer)
+            return padding_check.replay_checked(route, slot, self.spec, inputs, outer, self._search)
         flat = route.place(inputs)
         slot.refusal = "disagree"
         return None if flat is None else slot.replay(flat, outer, route.rows)

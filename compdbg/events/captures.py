@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from compdbg.events.base import Event, Where
 
 
@@ -56,3 +58,12 @@ class PaddingLeak(Event, frozen=True):
     max_abs: float | None = None
     where: Where | None = None
     """The program's line that made the call."""
+    op: str = ""
+    """The first operator of whose result the true rows differ, though those of its inputs do not."""
+    node: str = ""
+    piece: str = ""
+    op_where: Where | None = None
+    op_writes: bool = False
+    """The operator writes added rows to the memory, and mixes none itself."""
+    told: Literal["operator", "compiled", ""] = ""
+    """`compiled`: run by eager nothing leaks; nothing: it could not be told."""

@@ -62,7 +62,8 @@ class Leak(Struct, frozen=True, kw_only=True):
     """Something that rows added by padding changed."""
 
     graph: str
-    what: str
+    what: list[str]
+    """`output N`, or the name of the memory: all that one operator's mixing changes."""
     first: PaddingLeak
     sizes: list[tuple[int, int]]
     """Rows of the call, and rows after padding."""
@@ -140,13 +141,13 @@ def build_leaks(log: Log) -> list[Leak]:
     return [
         Leak(
             graph=found[0][1].graph,
-            what=found[0][1].what,
+            what=_unique(event.what for _, event in found),
             first=found[0][1],
             sizes=_unique((event.size, event.padded_to) for _, event in found),
             max_abs=max((e.max_abs for _, e in found if e.max_abs is not None), default=None),
             events=[header.id for header, _ in found],
         )
-        for found in _grouped(log.of(PaddingLeak), lambda e: (e.graph, e.what))
+        for found in _grouped(log.of(PaddingLeak), lambda e: (e.graph, e.piece, e.node or e.what))
     ]
 
 

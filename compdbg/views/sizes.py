@@ -41,7 +41,7 @@ def leaks_by_size(source: Source) -> Mapping[tuple[str, int], list[str]]:
     found: dict[tuple[str, int], list[str]] = defaultdict(list)
     for leak in source.run.leaks:
         for rows, _ in leak.sizes:
-            found[leak.graph, rows].append(leak.what)
+            found[leak.graph, rows] += leak.what
     return found
 
 

@@ -185,6 +185,7 @@ def _replay_troubles(source: Source, served: ServedSize) -> list[Block]:
     for _, leak in log.of(PaddingLeak):
         if leak.graph == served.graph and leak.size == served.size:
             text = f"padding to {leak.padded_to} changed {leak.what}: {counted(leak.elements, 'element')}"
+            text += f", through {leak.op} in {leak.piece}" if leak.op else ""
             blocks += facts(("leak", text, "bad"))
     last = [e for _, e in log.of(Dispatch) if e.graph == served.graph and e.size == served.size]
     return [*blocks, *facts(("", "no call of this size was dispatched" if not last else None, "dim"))]
