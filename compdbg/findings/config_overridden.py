@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from compdbg.events import CompileRequest, CudagraphSkip, TorchLoaded
 from compdbg.findings.base import Cost, Finding
 from compdbg.findings.words import at, counted, listed, sentence
+from compdbg.model.passes import Pass
 from compdbg.model.pipeline import Setting
 from compdbg.model.run import Run
 
@@ -27,6 +28,7 @@ def config_overridden(run: Run) -> Iterator[Finding]:
     for found in groups.values():
         yield _finding(found)
     yield from _without_cuda_graphs(run)
+    yield from _without_passes(run)
 
 
 def is_overridden(setting: Setting) -> bool:
@@ -144,6 +146,38 @@ def _without_cuda_graphs(run: Run) -> Iterator[Finding]:
                 "why": reason,
             },
             subject=f"cudagraphs {reason}",
+        )
+
+
+def _without_passes(run: Run) -> Iterator[Finding]:
+    """Passes of other packages that were asked for by name, failed, and are left out of what is compiled."""
+    failed: dict[str, list[Pass]] = defaultdict(list)
+    for one in run.passes:
+        if one.error:
+            failed[one.name].append(one)
+    for name, runs in failed.items():
+        why = (runs[0].error or "").partition("\n")[0]
+        graphs = list(dict.fromkeys(one.graph for one in runs))
+        yield Finding(
+            code="config-overridden",
+            severity="warning",
+            title=f"the pass {name!r} failed and is left out of {counted(len(graphs), 'graph')}: {why}",
+            cause=sentence(
+                f"{name!r} is asked for by its package's entry point; it failed for {listed(graphs)}, which "
+                f"{'is' if len(graphs) == 1 else 'are'} compiled as if it had not been: {why}"
+            ),
+            suggestion="Mend the pass, or leave it out of inductor_passes.",
+            where=runs[0].where,
+            evidence=[one.event for one in runs],
+            cost=Cost(results="same"),
+            data={
+                "keys": ["inductor_passes"],
+                "requested": {"inductor_passes": name},
+                "effective": {"inductor_passes": ""},
+                "changed_by": name,
+                "why": why,
+            },
+            subject=f"pass {name}",
         )
 
 

@@ -194,9 +194,9 @@ class TestPasses:
         assert ran.error is None
 
     @pytest.mark.parametrize(
-        ("source", "says"),
+        ("source", "says", "line"),
         [
-            ("import nowhere", "ModuleNotFoundError: No module named 'nowhere'"),
+            ("import nowhere", "ModuleNotFoundError: No module named 'nowhere'", 1),
             (
                 "def tidy(graph):\n"
                 "    last = [n for n in graph.nodes if n.op == 'call_function'][-1]\n"
@@ -204,12 +204,14 @@ class TestPasses:
                 "    graph.erase_node(last)\n"
                 "    raise ValueError('half way')",
                 "ValueError: half way",
+                5,
             ),
             (
                 "def tidy(graph):\n"
                 "    nodes = [n for n in graph.nodes if n.op == 'call_function']\n"
                 "    nodes[-1].append(nodes[0])",
                 "used before it has been defined",
+                None,
             ),
         ],
     )
@@ -220,6 +222,7 @@ class TestPasses:
         caplog: pytest.LogCaptureFixture,
         source: str,
         says: str,
+        line: int | None,
     ) -> None:
         installed("compdbg.passes", {"tidy": "my_pass:tidy"}, my_pass=source)
         run, _ = self.served(record_here, "tidy")
@@ -227,7 +230,13 @@ class TestPasses:
         assert errors
         assert all(says in error for error in errors)
         assert not any(p.changed for p in run.passes if p.name == "tidy")
-        assert "the pass 'tidy' of someones-package failed and is left out" in caplog.text
+        (record,) = {each.getMessage() for each in caplog.records if "tidy" in each.getMessage()}
+        assert record.startswith("the pass 'tidy' of someones-package failed and is left out: ")
+        assert "\n" not in record
+        (finding,) = [f for f in find_all(run) if f.severity != "info"]
+        assert (finding.code, finding.data["keys"]) == ("config-overridden", ["inductor_passes"])
+        assert says in finding.title
+        assert (finding.where and finding.where.line) == line
 
     def test_a_name_that_nobody_offers(self, installed: Installer) -> None:
         installed("compdbg.passes", {"tidy": "my_pass:tidy"}, my_pass="")

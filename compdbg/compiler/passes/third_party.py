@@ -8,17 +8,21 @@ from __future__ import annotations
 import copy
 import importlib.metadata
 import logging
+import traceback
+from pathlib import Path
 
+import torch
 from torch import fx
 
 from compdbg import probe
 from compdbg.compiler.config_values import ConfigError, nearest
 from compdbg.compiler.passes.inductor_pass import InductorPass, as_pass, get_pass_context, hash_dict
 from compdbg.compiler.ranges import Range
-from compdbg.events import PassRun
+from compdbg.events import PassRun, Where
 
 GROUP = "compdbg.passes"
 log = logging.getLogger("compdbg.compiler")
+_NOT_THEIRS = tuple(str(Path(each).parent) for each in (torch.__file__, probe.__file__, importlib.__file__))
 
 
 def third_party_pass(name: str) -> InductorPass:
@@ -81,10 +85,21 @@ class ThirdPartyPass(InductorPass):
 
     def _tell(self, error: Exception) -> None:
         text = f"{type(error).__name__}: {error}"
+        short = text.partition("\n")[0]
         package = self.entry.dist.name if self.entry.dist is not None else self.entry.value
-        log.warning("the pass %r of %s failed and is left out: %s", self.entry.name, package, text)
+        log.warning("the pass %r of %s failed and is left out: %s", self.entry.name, package, short)
         graph = probe.graph_under_way() or f"range {get_pass_context().compile_range}"
-        probe.emit(PassRun(pass_name=self.entry.name, graph=graph, index=0, custom=True, error=text))
+        failed = PassRun(
+            pass_name=self.entry.name, graph=graph, index=0, custom=True, error=text, where=_raised_at(error)
+        )
+        probe.emit(failed)
+
+
+def _raised_at(error: Exception) -> Where | None:
+    """The innermost line of the pass's own code; none, where what it left was found to be no graph."""
+    theirs = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(_NOT_THEIRS)]
+    frame = theirs[-1] if theirs else None
+    return frame and Where(file=frame.filename, line=frame.lineno or 0, function=frame.name)
 
 
 def _is_sound(graph: fx.Graph) -> bool:
