@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from compdbg.compiler.effective import current_config, use_config
     from compdbg.compiler.forward_context import set_forward_context
     from compdbg.compiler.ops.projections import repack_weights
-    from compdbg.compiler.passes.fusion.fusion_pass import FusionPass
+    from compdbg.compiler.passes.fusion.fusion_pass import FusionPass, FusionPattern
     from compdbg.compiler.passes.inductor_pass import InductorPass
     from compdbg.compiler.warmup import warm_up
 
@@ -37,6 +37,7 @@ _HOMES = {
     "DynamicShapesType": "config",
     "PassConfig": "config",
     "FusionPass": "passes.fusion.fusion_pass",
+    "FusionPattern": "passes.fusion.fusion_pass",
     "InductorPass": "passes.inductor_pass",
     "current_config": "effective",
     "ignore_torch_compile": "decorators",
@@ -48,8 +49,8 @@ _HOMES = {
 }
 
 __all__ = [
-    "CUDAGraphMode", "CompilationConfig", "CompilationMode", "DynamicShapesConfig",
-    "DynamicShapesType", "FusionPass", "InductorPass", "PassConfig", "current_config", "ignore_torch_compile",
+    "CUDAGraphMode", "CompilationConfig", "CompilationMode", "DynamicShapesConfig", "DynamicShapesType",
+    "FusionPass", "FusionPattern", "InductorPass", "PassConfig", "current_config", "ignore_torch_compile",
     "repack_weights", "set_forward_context", "support_torch_compile", "use_config", "warm_up",
 ]  # fmt: skip
 

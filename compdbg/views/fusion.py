@@ -26,7 +26,9 @@ def fusion(source: Source) -> View:
             Column("why", lambda r: r.why, wide=True),
         ),
         lines=[*(_sentence(p) for p in found.passes if p.custom), *_torchs_own(found)],
-        empty="no pass of custom patterns was applied, and none is in effect",
+        empty="no pass of custom patterns was seen: a cache served the compile, and keeps no record of any"
+        if source.run.summary.cold is False
+        else "no pass of custom patterns was applied, and none is in effect",
     )
 
 

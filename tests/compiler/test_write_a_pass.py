@@ -8,20 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from compdbg.compiler.passes.fusion.proof import prove
 from tests.compiler.test_passes import traced
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")]
 PAGE = Path(__file__).parents[2] / "docs" / "write-a-pass.md"
-
-
-@torch.library.custom_op("mylib::sin_round", mutates_args=())
-def sin_round(x: torch.Tensor) -> torch.Tensor:
-    return x.sin().round()
-
-
-@sin_round.register_fake
-def _(x):
-    return torch.empty_like(x)
 
 
 def test_the_page_works_as_written(capsys):
@@ -33,3 +24,8 @@ def test_the_page_works_as_written(capsys):
     module = traced(lambda x: x.sin().round() + 1, torch.randn(3))
     fusion(module.graph)
     assert fusion.matched_count == 1
+    shifted = namespace["FuseShiftedSinRound"]()
+    assert prove(shifted).problems == []
+    module = traced(lambda x: (x + 0.25).sin().round() * (x + 3).sin().round(), torch.randn(3))
+    shifted(module.graph)
+    assert shifted.matched_count == 2
