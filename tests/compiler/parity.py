@@ -30,14 +30,14 @@ def settings(mode="PIECEWISE", backend="eager", shapes="backed", splitting_ops=(
     )
 
 
-def close(found, wanted, target):
+def close(found, wanted, target, limit=2e-2):
     """Equal but for rounding; in bf16 as a whole, since single elements may round apart."""
     if target == "cpu":
         torch.testing.assert_close(found, wanted, atol=2e-5, rtol=1e-4)
         return
     assert found.shape == wanted.shape
     distance = (found.double() - wanted.double()).norm() / wanted.double().norm().clamp(min=1e-9)
-    assert distance < 2e-2
+    assert distance < limit, f"{distance:.4f} apart, of at most {limit}"
 
 
 def decoder(kind, config, target):
@@ -78,7 +78,8 @@ def agree(model, sizes, target, caches=True):
                 results.append((hidden, [layer.kv_cache.clone() for layer in layers]))
             sure = firmly_routed(gaps, metadata) if gaps and target == "cuda" else torch.ones_like(ids) > 0
             rows, compared = rows + n, compared + int(sure.sum())
-            close(results[0][0][sure], results[1][0][sure], target)
+            limit = 4e-2 if gaps else 2e-2  # experts round once more, and their sum
+            close(results[0][0][sure], results[1][0][sure], target, limit)
             if caches:
                 for found, wanted in zip(results[0][1], results[1][1], strict=True):
                     for cache in (found, wanted):
