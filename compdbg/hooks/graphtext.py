@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
+from compdbg.hooks.aliases import FUNCTIONALIZED
 from compdbg.hooks.userline import of_text
 from compdbg.record.options import current
 
@@ -31,9 +32,18 @@ def graph_text(graph: Any) -> str:
 
 
 def op_counts(graph: Any) -> dict[str, int]:
-    """How often each op is called: `aten.mm.default` -> 24."""
-    counted = Counter(node.target for node in graph.nodes if node.op.startswith("call"))
-    return {target_name(target): count for target, count in counted.items()}
+    """How often each op is called: `aten.mm.default` -> 24; one that is functionalized, in brackets."""
+    counted = Counter(_called(node) for node in graph.nodes if node.op.startswith("call"))
+    return {
+        target_name(target) if inner is None else f"{target_name(target)}({target_name(inner)})": count
+        for (target, inner), count in counted.items()
+    }
+
+
+def _called(node: Any) -> tuple[Any, Any]:
+    """A node's op, and the op that it calls where it stands for one that writes to its arguments."""
+    functionalized = getattr(node.target, "__name__", "") in FUNCTIONALIZED and node.args
+    return node.target, node.args[0] if functionalized else None
 
 
 def fingerprint(graph: Any) -> int:

@@ -11,6 +11,7 @@ from compdbg.views.places import counted, duration
 
 def passes(source: Source) -> View:
     items = source.run.passes
+    depth = _depths(items)
     return View(
         name="passes",
         title="Passes over graphs",
@@ -20,7 +21,7 @@ def passes(source: Source) -> View:
         columns=(
             Column("graph", lambda p: p.graph),
             Column("#", lambda p: str(p.index), align="right"),
-            Column("pass", _name),
+            Column("pass", lambda p: "  " * depth[p.event, p.graph, p.index] + _name(p)),
             Column("time", lambda p: duration(p.duration_us / 1e6), align="right"),
             Column("did", _did, wide=True),
         ),
@@ -57,9 +58,20 @@ def _tells(one: Pass) -> bool:
     return bool(one.changed or one.custom or one.disabled_by or one.error)
 
 
+def _depths(items: Sequence[Pass]) -> dict[tuple[str, str, int], int]:
+    """In how many others each pass runs; what runs in another is recorded before it."""
+    depths: dict[tuple[str, str, int], int] = {}
+    outer: dict[tuple[str, str, int], int] = {}
+    for one in reversed(items):
+        place = one.process, one.graph, one.index
+        around = (one.process, one.graph, one.within) if one.within is not None else None
+        outer[place] = 0 if around is None else outer.get(around, 0) + 1
+        depths[one.event, one.graph, one.index] = outer[place]
+    return depths
+
+
 def _name(one: Pass) -> str:
-    name = f"{one.name} ({one.slot})" if one.slot and one.slot != one.name else one.name
-    return f"  {name}" if one.within is not None else name
+    return f"{one.name} ({one.slot})" if one.slot and one.slot != one.name else one.name
 
 
 def _did(one: Pass) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -105,6 +106,17 @@ def fired(run, names) -> dict[str, int]:
     return {name: run.fusion[name].matched for name in names}
 
 
+def did(run, name) -> dict[str, int]:
+    """The ops that came and went by a pass, all that it does after its matcher with it."""
+    rows = [row for row in run.load().passes if row.name == name]
+    whole = {(row.graph, row.index) for row in rows}
+    total: Counter[str] = Counter()
+    for row in rows:
+        if (row.graph, row.within) not in whole:
+            total.update(row.op_delta)
+    return {op: count for op, count in total.items() if op != "getitem"}
+
+
 @also_packed
 @pytest.mark.parametrize("quant", ["group128_fp8"])
 def test_a_quantised_decoder(quant, packed, record_here):
@@ -149,6 +161,11 @@ def test_a_decoder_that_turns_queries_and_keys_where_they_stand(tidied, record_h
     if tidied:
         assert fired(run, documented(model)) == documented(model)
         assert [f.code for f in find_all(run.load()) if f.severity != "info"] == []
+        assert did(run, "RoPEKVCacheFusionPass") == {
+            "compdbg.rotate.default": -4,
+            "auto_functionalized_v2(compdbg.update_kv_cache.default)": -2,
+            "auto_functionalized_v2(compdbg.rotate_both_update_kv_cache.default)": 2,
+        }
     else:
         assert fired(run, documented(model)) == {"RoPEKVCacheFusionPass": 0}
 
@@ -169,6 +186,11 @@ def test_a_decoder_with_norms_of_queries_and_keys(packed, record_here):
         compare(TINY.with_(qk_norm=True, packed=packed), FLAGS[model], (2, 1))
     wanted = documented(called(model, packed))
     assert fired(run, wanted) == wanted
+    assert did(run, "QKNormRoPEFusionPass") == {
+        "compdbg.rms_norm.default": -4,
+        "compdbg.rotate.default": -4,
+        "compdbg.norm_rotate_both.default": 2,
+    }
     assert [f.code for f in find_all(run.load()) if f.severity != "info"] == []
 
 
