@@ -37,6 +37,8 @@ class Plain(nn.Module):
 class Bench:
     """The model, its batches, and the context that attention reads."""
 
+    writes_cache = False
+
     def __init__(
         self,
         shape: ModelConfig,
