@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager, nullcontext
-
 import torch
 
 from compdbg.compiler import CompilationConfig, CUDAGraphMode, set_forward_context, use_config, warm_up
@@ -30,14 +28,14 @@ def settings(mode="PIECEWISE", backend="eager", shapes="backed", splitting_ops=(
     )
 
 
-def close(found, wanted, target, limit=2e-2):
+def close(found, wanted, target):
     """Equal but for rounding; in bf16 as a whole, since single elements may round apart."""
     if target == "cpu":
         torch.testing.assert_close(found, wanted, atol=2e-5, rtol=1e-4)
         return
     assert found.shape == wanted.shape
     distance = (found.double() - wanted.double()).norm() / wanted.double().norm().clamp(min=1e-9)
-    assert distance < limit, f"{distance:.4f} apart, of at most {limit}"
+    assert distance < 2e-2, f"{distance:.4f} apart"
 
 
 def decoder(kind, config, target):
@@ -61,53 +59,42 @@ def batches(n, target):
 def agree(model, sizes, target, caches=True):
     """Compare with the undecorated forward, the caches of all layers as well."""
     layers = [layer.self_attn for layer in model.model.layers]
-    rows = compared = 0
+    routed = target == "cuda" and any(hasattr(layer.mlp, "router") for layer in model.model.layers)
+    elsewhere = sequences = 0
     for n in sizes:
         for metadata, positions, uniform in batches(n, target):
             ids = torch.randint(0, 512, (n,), device=target)
             before = [layer.kv_cache.clone() for layer in layers]
             results = []
-            gaps: list[torch.Tensor] = []
             for forward in (model.model, model.model.forward_eager):
                 for layer, cache in zip(layers, before, strict=True):
                     layer.kv_cache.copy_(cache)
-                routers = noted_gaps(model, gaps) if forward == model.model.forward_eager else nullcontext()
-                with set_forward_context(metadata, uniform_decode=uniform), routers:
+                with set_forward_context(metadata, uniform_decode=uniform):
                     hidden = forward(ids, positions)
                 assert hidden.shape[0] == n
                 results.append((hidden, [layer.kv_cache.clone() for layer in layers]))
-            sure = firmly_routed(gaps, metadata) if gaps and target == "cuda" else torch.ones_like(ids) > 0
-            rows, compared = rows + n, compared + int(sure.sum())
-            limit = 4e-2 if gaps else 2e-2  # experts round once more, and their sum
-            close(results[0][0][sure], results[1][0][sure], target, limit)
-            if caches:
-                for found, wanted in zip(results[0][1], results[1][1], strict=True):
-                    for cache in (found, wanted):
-                        cache.flatten(1, 2)[:, metadata.slots[~sure]] = 0
-                    close(found[:, 1:], wanted[:, 1:], target)
-    assert compared > rows / 3
+            (hidden, found), (wanted_hidden, wanted) = results
+            other = routed_elsewhere(hidden, wanted_hidden, metadata) if routed else ids < 0
+            elsewhere += len(metadata.sequence[:n][other].unique())
+            sequences += len(metadata.sequence[:n].unique())
+            close(hidden[~other], wanted_hidden[~other], target)
+            for one, two in zip(found, wanted, strict=True) if caches else ():
+                for cache in (one, two):
+                    cache.flatten(1, 2)[:, metadata.slots[other]] = 0
+                close(one[:, 1:], two[:, 1:], target)
+    assert elsewhere <= 2 + 0.03 * sequences
 
 
-@contextmanager
-def noted_gaps(model, gaps):
-    """While this holds, each router tells how far apart the last chosen and the first other expert are."""
+def routed_elsewhere(found, wanted, metadata):
+    """Rows of sequences in which rounding to bf16 has chosen another expert: few, but far apart.
 
-    def note(module, args, odds):
-        ranked = odds.float().sort(-1, descending=True).values
-        gaps.append((ranked[:, 1] - ranked[:, 2]) / (ranked[:, 0] - ranked[:, -1]))
-
-    layers = [layer.mlp for layer in model.model.layers if hasattr(layer.mlp, "router")]
-    hooks = [layer.router.register_forward_hook(note) for layer in layers]
-    yield
-    for hook in hooks:
-        hook.remove()
-
-
-def firmly_routed(gaps, metadata):
-    """Rows whose experts no rounding of bf16 changes, in sequences where that holds for all rows."""
-    unsure = torch.stack(gaps).amin(0) < 0.05
-    sequences = metadata.sequence[: len(unsure)]
-    return ~torch.isin(sequences, sequences[unsure])
+    Experts whose odds are nearly equal change places by a rounding, which compiled code leaves out.
+    """
+    apart = (found.double() - wanted.double()).norm(dim=-1) / wanted.double().norm(dim=-1)
+    sequence = metadata.sequence[: len(found)]
+    other = torch.isin(sequence, sequence[apart > 6e-2])
+    assert len(sequence[other].unique()) <= 2 + len(sequence.unique()) // 10
+    return other
 
 
 def warm(model):
