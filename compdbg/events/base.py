@@ -30,7 +30,7 @@ class Event(Struct, frozen=True, kw_only=True, tag_field="kind", tag=kind_of, om
         return tag
 
 
-class Header(Struct, frozen=True):
+class Header(Struct, frozen=True, gc=False):
     """Where an event belongs. Filled in by the writer, never by who emits.
 
     `time` is seconds since the epoch; `seq` counts a process's events from 1; `parent` is the

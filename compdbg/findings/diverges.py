@@ -171,7 +171,7 @@ def _passes(run: Run, first: Comparison) -> list[Pass]:
     twins = {p.piece: p.shared_with for p in run.pieces if p.graph == first.graph}
     compiled = f"{first.graph} {twins.get(first.piece) or first.piece} "
     known: dict[str, Pass] = {}
-    for each in run.passes:
-        if each.changed and each.subsystem == "compdbg" and each.graph.startswith(compiled):
+    for each in run.changes:
+        if each.subsystem == "compdbg" and each.graph.startswith(compiled):
             known.setdefault(each.name, each)
     return list(known.values()) if first.piece else []

@@ -44,18 +44,21 @@ _NO_OPS: dict[str, int] = {}
 
 def build_passes(log: Log) -> list[Pass]:
     """Every pass seen, by process, in time; after them those of artifacts that came from a cache."""
-    return [*_seen(log), *_cached(log)]
+    return [_row(header, event, graph, run=run) for header, event, graph, run in _ran(log)]
 
 
-def _seen(log: Log) -> Iterator[Pass]:
+def build_changes(log: Log) -> list[Pass]:
+    """Those that changed their graph: a small part of them, and all that most questions are about."""
+    return [_row(header, event, graph, run=run) for header, event, graph, run in _ran(log) if event.changed]
+
+
+def _ran(log: Log) -> Iterator[tuple[Header, PassRun, str, str | None]]:
+    """Each pass, its graph, and the earlier run that it ran in, where a cache stands for it."""
     for header, event in log.of(PassRun):
-        yield _row(header, event, event.graph, run=None)
-
-
-def _cached(log: Log) -> Iterator[Pass]:
+        yield header, event, event.graph, None
     for header, work in log.of(CachedWork):
         for event in work.passes:
-            yield _row(header, event, work.graph, run=work.run)
+            yield header, event, work.graph, work.run
 
 
 def _row(header: Header, event: PassRun, graph: str, *, run: str | None) -> Pass:

@@ -33,7 +33,7 @@ from compdbg.model.mutation import (
 )
 from compdbg.model.numerics import Comparison, build_comparisons
 from compdbg.model.ops import WrongOp, build_wrong_ops
-from compdbg.model.passes import Pass, build_passes
+from compdbg.model.passes import Pass, build_changes, build_passes
 from compdbg.model.pipeline import (
     ServedSize,
     Setting,
@@ -157,6 +157,11 @@ class Run:
     @cached_property
     def passes(self) -> list[Pass]:
         return build_passes(self.log)
+
+    @cached_property
+    def changes(self) -> list[Pass]:
+        """The passes that changed their graph."""
+        return build_changes(self.log)
 
     @cached_property
     def kept_copies(self) -> list[KeptCopies]:

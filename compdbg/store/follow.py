@@ -10,6 +10,7 @@ from typing import Any
 from compdbg.events import UnknownEvent
 from compdbg.store.files import log_files, stamp
 from compdbg.store.reader import Log, Record, checked_manifest, decode_line, read_log, read_markers
+from compdbg.store.sharing import Sharing
 
 
 class Tail:
@@ -21,6 +22,7 @@ class Tail:
         self._latest: dict[Path, float] = {}
         self._known: list[tuple[float, Record]] = []
         self._damaged = 0
+        self._sharing = Sharing()
         self._manifest = b""
 
     @property
@@ -68,6 +70,7 @@ class Tail:
             if record is None:
                 self._damaged += bool(line.strip())
                 continue
+            self._sharing.share(*record)
             latest = max(latest, record.header.time)
             found.append((latest, record))
         self._latest[path] = latest

@@ -18,6 +18,8 @@ import msgspec
 
 from compdbg.events import SCHEMA, Event, Header, UnknownEvent, event_types
 from compdbg.store.files import log_files, why_unreadable
+from compdbg.store.positions import Positions
+from compdbg.store.sharing import Sharing
 
 E = TypeVar("E", bound=Event)
 
@@ -106,7 +108,7 @@ class Log:
 
     @cached_property
     def by_id(self) -> Mapping[str, Record]:
-        return {record.id: record for record in self.records}
+        return RecordsById(self.records, self._positions)
 
     @cached_property
     def ends(self) -> dict[str, tuple[float, float]]:
@@ -119,11 +121,11 @@ class Log:
 
     def position(self, id: str) -> int | None:
         """Where in `records` an event stands."""
-        return self._positions.get(id)
+        return self._positions.of(id)
 
     @cached_property
-    def _positions(self) -> dict[str, int]:
-        return {record.id: n for n, record in enumerate(self.records)}
+    def _positions(self) -> Positions:
+        return Positions(header for header, _ in self.records)
 
     def select(self, kinds: Sequence[str], ranks: Sequence[int], texts: Sequence[str]) -> Sequence[int]:
         """Positions of records whose kind holds one of `kinds`, of one of `ranks`, with all `texts`."""
@@ -144,6 +146,25 @@ class Log:
             return (self.folder / "payloads" / f"{digest}.txt").read_text("utf-8", "surrogateescape")
         except OSError:
             return None
+
+
+class RecordsById(Mapping[str, Record]):
+    """`process:seq` -> event."""
+
+    def __init__(self, records: Sequence[Record], positions: Positions) -> None:
+        self._records, self._positions = records, positions
+
+    def __getitem__(self, id: str) -> Record:
+        position = self._positions.of(id)
+        if position is None:
+            raise KeyError(id)
+        return self._records[position]
+
+    def __iter__(self) -> Iterator[str]:
+        return (record.id for record in self._records)
+
+    def __len__(self) -> int:
+        return len(self._records)
 
 
 def _passes(record: Record, kinds: Sequence[str], ranks: Sequence[int], texts: Sequence[str]) -> bool:
@@ -237,13 +258,14 @@ class _Content:
 
 
 def _read_file(path: Path) -> _Content:
-    content = _Content()
+    content, sharing = _Content(), Sharing()
     latest = 0.0
     try:
         with path.open("rb") as lines:
             for line in lines:
                 record = decode_line(line)
                 if record is not None:
+                    sharing.share(*record)
                     latest = max(latest, record.header.time)
                     content.records.append((latest, record))
                 elif not line.endswith(b"\n"):

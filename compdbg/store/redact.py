@@ -14,6 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -86,9 +87,9 @@ class Redactor:
 
 def redacted(log: Log) -> tuple[Log, Redactor]:
     """The run without what identifies people; its large texts are replaced when they are asked for."""
-    bodies = [_as_json(record) for record in log.records]
-    redactor = _redactor_for(log, bodies)
-    records = [r for r in map(_Events(redactor), log.records, bodies) if r is not None]
+    redactor = _redactor_for(log, map(_as_json, log.records))
+    clean = _Events(redactor)
+    records = [r for r in (clean(record, _as_json(record)) for record in log.records) if r is not None]
     sources = None
     if log.sources is not None:
         sources = {
@@ -126,7 +127,7 @@ class _Events:
                 return None
         if isinstance(event, ProcessStart):
             event = self._start(event)
-        return Record(record.header, event)
+        return record if event is record.event else Record(record.header, event)
 
     def _start(self, event: ProcessStart) -> ProcessStart:
         env = {name: value if value in _FLAGS else HIDDEN for name, value in event.env.items()}
@@ -162,7 +163,8 @@ def _redactor_for(log: Log, bodies: Iterable[str]) -> Redactor:
     """Knows this machine's names, those that the run names itself, and whose home folders it mentions."""
     users, hosts = {_me()}, {os.uname().nodename, str(log.manifest.get("host", ""))}
     paths: dict[str, str] = {}
-    for text in (*bodies, str(log.folder.absolute()), json.dumps(log.manifest, ensure_ascii=False)):
+    said = (str(log.folder.absolute()), json.dumps(log.manifest, ensure_ascii=False))
+    for text in chain(bodies, said):
         if _may_have_home(text):
             users |= {found["user"] for found in _HOME.finditer(text) if found["user"]}
     for _, start in log.of(ProcessStart):

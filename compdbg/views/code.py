@@ -94,7 +94,6 @@ def code(source: Source) -> Code:
             after=p.after,
             event=p.event,
         )
-        for p in run.passes
-        if p.changed
+        for p in run.changes
     ]
     return Code(texts=texts, changes=changes)

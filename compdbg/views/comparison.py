@@ -167,9 +167,9 @@ def _chosen(lines: list[Line], inputs: list[list[int]], way: set[int], node: int
 def _graph_text(source: Source, graph: str, nodes: set[str]) -> str | None:
     """The graph as it was when the pass saw it, as near as was recorded: a text that has the nodes."""
     run = source.run
-    digests = [p.before for p in run.passes if p.graph == graph and p.custom and p.before]
+    digests = [p.before for p in run.changes if p.graph == graph and p.custom and p.before]
     digests += [g.text for g in reversed(run.graphs) if g.graph == graph and g.stage != "code"]
-    digests += [d for p in run.passes if p.graph == graph for d in (p.before, p.after) if d]
+    digests += [d for p in run.changes if p.graph == graph for d in (p.before, p.after) if d]
     for digest in dict.fromkeys(digests):
         text = run.log.text(digest)
         if text and all(re.search(rf"^\s*{re.escape(n)}\b.* = ", text, re.MULTILINE) for n in nodes if n):
