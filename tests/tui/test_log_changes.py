@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,37 +18,11 @@ from compdbg.store.watch import Watch
 from compdbg.tui import session
 from compdbg.views.explorer.all import PLACES
 from tests.tui.conftest import Driver, Open
+from tests.tui.damage import cut, emptied, log_of, log_removed, removed, replaced, without_rights
 from tests.tui.runs import Builder, everything
 from tests.tui.test_follow import until
 
 LETTERS = "".join(place.letter for place in PLACES.values())
-
-
-def log_of(folder: Path) -> Path:
-    return next(folder.glob("*.jsonl"))
-
-
-def emptied(folder: Path) -> None:
-    os.truncate(log_of(folder), 0)
-
-
-def cut(folder: Path) -> None:
-    """In the middle of a line."""
-    os.truncate(log_of(folder), log_of(folder).stat().st_size // 2 + 7)
-
-
-def removed(folder: Path) -> None:
-    shutil.rmtree(folder)
-
-
-def log_removed(folder: Path) -> None:
-    log_of(folder).unlink()
-
-
-def replaced(folder: Path) -> None:
-    """By another run, longer than it, in the same files."""
-    path = log_of(folder)
-    path.write_text(path.read_text().replace("1700000000.0", "1700009999.0")[40:] * 3)
 
 
 CHANGES = [(emptied, "shorter"), (cut, "shorter"), (removed, "gone"), (log_removed, "gone"),
@@ -57,6 +30,14 @@ CHANGES = [(emptied, "shorter"), (cut, "shorter"), (removed, "gone"), (log_remov
 change_and_word = pytest.mark.parametrize(
     ("change", "word"), CHANGES, ids=lambda v: getattr(v, "__name__", v)
 )
+often = pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        pytest.param(*pair, marks=() if pair[0] in (cut, removed) else pytest.mark.slow, id=pair[0].__name__)
+        for pair in CHANGES
+    ],
+)
+"""For those that go through every place: two of the changes always, all of them where there is time."""
 Change = Callable[[Path], None]
 
 
@@ -79,21 +60,7 @@ async def walk(tui: Driver) -> None:
     assert tui.app._exception is None
 
 
-@contextmanager
-def without_rights(path: Path, left: int = 0) -> Iterator[None]:
-    """`path` has the rights `left`; also for the superuser, who is somebody else meanwhile."""
-    mode, user = path.stat().st_mode, os.geteuid()
-    path.chmod(left)
-    try:
-        if user == 0:
-            os.seteuid(65534)
-        yield
-    finally:
-        os.seteuid(user)
-        path.chmod(mode)
-
-
-@change_and_word
+@often
 async def test_a_run_that_was_read_stays(opened: Open, run: Path, change: Change, word: str) -> None:
     async with opened(run, (120, 36)) as tui:
         before = tui.lines[2:-1]
@@ -105,7 +72,7 @@ async def test_a_run_that_was_read_stays(opened: Open, run: Path, change: Change
         await walk(tui)
 
 
-@change_and_word
+@often
 async def test_a_long_run_that_is_read_as_it_is_seen(
     opened: Open, run: Path, change: Change, word: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -136,7 +103,7 @@ async def test_on_each_screen(
         assert ("(no longer in the log)" in table.items[len(table.items) - 1].text) == (not held)
 
 
-@change_and_word
+@often
 async def test_a_run_that_is_followed(opened: Open, tmp_path: Path, change: Change, word: str) -> None:
     run = Builder(tmp_path / "run")
     run.start()
@@ -240,7 +207,7 @@ async def test_a_report_of_a_run_that_is_gone(
     assert not list(tmp_path.glob("*.html*"))
 
 
-@change_and_word
+@often
 async def test_while_an_index_is_made(
     opened: Open, run: Path, change: Change, word: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

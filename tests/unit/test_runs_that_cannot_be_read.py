@@ -13,8 +13,8 @@ import pytest
 from compdbg.cli.main import main
 from compdbg.findings.collect import find_all
 from compdbg.model.run import load
+from tests.tui.damage import cut, emptied, log_of, without_rights
 from tests.tui.runs import Builder, everything
-from tests.tui.test_log_changes import cut, emptied, log_of, without_rights
 
 DENIED = "can't be read: Permission denied"
 
