@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -17,11 +16,9 @@ import torch
 
 from benchmarks.decode_step import Bench, Step, one_graph, relative_error, timed
 from compdbg import probe
-from compdbg.events import PatternPass
 
 Row = dict[str, Any]
 Ways = dict[str, tuple[Bench, Callable[[int], Step]]]
-FIRED = "fired with fusions"
 RESERVE = 45
 """Seconds that are left to the sections after this."""
 
@@ -55,7 +52,7 @@ def decode(run: Any) -> Row:
     torch._dynamo.reset()
     torch._dynamo.config.recompile_limit = 64
     found: Row = {}
-    ways = {**(packed_ways(run, found) if run.options.packed else {}), **apart_ways(run)}
+    ways = {**(packed_ways(run) if run.options.packed else {}), **apart_ways(run)}
     for name, (bench, make) in ways.items():
         row: Row = found.setdefault(name, {})
         for n in bench.config.compile_sizes or run.batches:
@@ -80,16 +77,10 @@ def apart_ways(run: Any) -> Ways:
     return {name: way for name, way in ways.items() if run.options.device == "cuda" or "CUDA" not in name}
 
 
-def packed_ways(run: Any, found: Row) -> Ways:
+def packed_ways(run: Any) -> Ways:
     """What matters most is compiled first: the time may not do for all."""
     bench, fused, tuned = run.packed_bench(), run.packed_bench(fusions=True), run.packed_bench(tuned=(1,))
     compiled = torch.compile(bench.plain(), dynamic=True)
-    with Heard() as heard:
-        fused.ours(max(run.captured), "NONE")()
-    counts: Counter[str] = Counter()
-    for told in heard.of(PatternPass):
-        counts[told.pass_name] += told.matched
-    found[FIRED] = dict(counts)
     ways: Ways = {
         "packed: ours FULL": (bench, lambda n: bench.ours(n, "FULL")),
         "packed: ours PIECEWISE": (bench, lambda n: bench.ours(n, "PIECEWISE")),

@@ -25,7 +25,7 @@ from typing import Any
 import torch
 
 from benchmarks.decode_step import Bench, one_graph, relative_error, timed
-from benchmarks.decode_ways import FIRED, Heard, decode
+from benchmarks.decode_ways import Heard, decode
 from benchmarks.replay_host import host_times, tiny_times
 from compdbg.compiler import warm_up
 from compdbg.events import Capture
@@ -245,8 +245,6 @@ def table(results: Row, batches: list[int]) -> str:
     lines = ["| ms a step (latency / pipelined) | " + " | ".join(f"batch {n}" for n in batches) + " |"]
     lines.append("|---" * (len(batches) + 1) + "|")
     for name, row in results.get("decode", {}).items():
-        if name == FIRED:
-            continue
         cells = []
         for n in batches:
             cell = row.get(str(n), {}) if isinstance(row, dict) else {}
