@@ -1,9 +1,13 @@
-"""Which inputs a graph writes to, in place or through a view."""
+"""Which inputs a graph writes to, in place or through a view.
+
+Private names, seen in torch 2.11 to 2.14.1: `torch._higher_order_ops.triton_kernel_wrap`, of which
+`triton_kernel_wrapper_mutation` is a call of a user's Triton kernel, and `get_mutated_tensors` reads it.
+"""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -39,7 +43,9 @@ def _written_arguments(node: fx.Node) -> Iterator[Any]:
             yield node.args[0]
     elif node.op == "call_function":
         schema = _schema(target)
-        if schema is not None:
+        if _name(target) == "triton_kernel_wrapper_mutation":
+            yield from _written_by_kernel(node.kwargs)
+        elif schema is not None:
             for position, argument in enumerate(schema.arguments):
                 if argument.alias_info is not None and argument.alias_info.is_write:
                     given = node.kwargs.get(argument.name)
@@ -47,6 +53,21 @@ def _written_arguments(node: fx.Node) -> Iterator[Any]:
         elif target in _IN_PLACE or (_name(target).endswith("_") and not _name(target).endswith("__")):
             yield node.args[0]
         yield node.kwargs.get("out")
+
+
+def _written_by_kernel(call: Mapping[str, Any]) -> list[Any]:
+    """What a user's Triton kernel stores to; everything it is given, where torch can't read it."""
+    given = call["kwargs"]
+    values = {name: value_of(arg) if isinstance(arg, fx.Node) else arg for name, arg in given.items()}
+    try:
+        from torch._higher_order_ops.triton_kernel_wrap import get_mutated_tensors
+
+        names = get_mutated_tensors(
+            call["kernel_idx"], call["constant_args_idx"], values, call["tma_descriptor_metadata"]
+        )
+    except Exception:
+        return list(given.values())
+    return [given[name] for name in names if name in given]
 
 
 def _schema(target: Any) -> Any:
