@@ -28,14 +28,14 @@ def settings(mode="PIECEWISE", backend="eager", shapes="backed", splitting_ops=(
     )
 
 
-def close(found, wanted, target):
+def close(found, wanted, target, limit=2e-2):
     """Equal but for rounding; in bf16 as a whole, since single elements may round apart."""
     if target == "cpu":
         torch.testing.assert_close(found, wanted, atol=2e-5, rtol=1e-4)
         return
     assert found.shape == wanted.shape
     distance = (found.double() - wanted.double()).norm() / wanted.double().norm().clamp(min=1e-9)
-    assert distance < 2e-2, f"{distance:.4f} apart"
+    assert distance < limit, f"{distance:.4f} apart, of at most {limit}"
 
 
 def decoder(kind, config, target):
@@ -77,7 +77,7 @@ def agree(model, sizes, target, caches=True):
             other = routed_elsewhere(hidden, wanted_hidden, metadata) if routed else ids < 0
             elsewhere += len(metadata.sequence[:n][other].unique())
             sequences += len(metadata.sequence[:n].unique())
-            close(hidden[~other], wanted_hidden[~other], target)
+            close(hidden[~other], wanted_hidden[~other], target, 4e-2 if routed else 2e-2)
             for one, two in zip(found, wanted, strict=True) if caches else ():
                 for cache in (one, two):
                     cache.flatten(1, 2)[:, metadata.slots[other]] = 0

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import torch
 from torch import fx
-from torch._functorch._aot_autograd.descriptors import PlainAOTInput
 from torch._inductor.custom_graph_pass import CustomGraphPass
 from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 
@@ -62,10 +61,12 @@ def pass_context(
 def is_weight(given: fx.Node) -> bool:
     """Whether a node is an input that is a weight: what is worked out from it once can be kept.
 
-    What lies between our inputs and those of the graph that passes see, AOTAutograd has noted on these.
+    What lies between our inputs and those of the graph that passes see, AOTAutograd has noted on these, by
+    `PlainAOTInput` of `torch._functorch._aot_autograd.descriptors` (2.11 to 2.14.1): without it, none is.
     """
-    came_from = given.meta.get("desc")
-    return isinstance(came_from, PlainAOTInput) and came_from.idx in get_pass_context().weights
+    came_from: Any = given.meta.get("desc")
+    plain = type(came_from).__name__ == "PlainAOTInput"
+    return plain and came_from.idx in get_pass_context().weights
 
 
 class InductorPass(CustomGraphPass):  # type: ignore[misc]
