@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import operator
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -263,6 +265,25 @@ def test_the_uuid_covers_code_settings_order_range_and_key():
     with pass_context(Range(1, 8), "key"):
         keyed = base.uuid()
     assert len({base.uuid(), small, keyed}) == 3
+
+
+def test_the_uuid_of_every_pass_is_the_same_in_every_process():
+    """Sets of dtypes, say, are in another order in each."""
+    code = (
+        "from compdbg.compiler import CompilationConfig;"
+        "from compdbg.compiler.passes.pass_manager import PostGradPassManager;"
+        "manager = PostGradPassManager();"
+        "manager.configure(CompilationConfig(pass_config={'enable_all': True, **dict.fromkeys("
+        "CompilationConfig().pass_config.flags(), True)}));"
+        "print(manager.identity())"
+    )
+    processes = [
+        subprocess.Popen([sys.executable, "-W", "ignore", "-c", code], stdout=subprocess.PIPE, text=True)
+        for _ in range(4)
+    ]
+    said = [process.communicate()[0] for process in processes]
+    assert "RMSNormQuantFusionPass" in said[0]
+    assert len(set(said)) == 1
 
 
 def test_the_uuid_of_a_fusion_does_not_change_by_matching():

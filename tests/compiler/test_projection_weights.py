@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 import torch
 from torch import nn
@@ -9,6 +11,7 @@ from torch import nn
 import tests.compiler.ops
 import tests.compiler.passes_only  # noqa: F401
 from compdbg.compiler import CompilationConfig, support_torch_compile, use_config
+from compdbg.compiler.passes.fusion.qkv_projection_fusion import register_merged_product
 from compdbg.findings.collect import find_all
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")]
@@ -166,6 +169,45 @@ def test_equal_layers_with_weights_and_with_inputs_are_no_twins(record_here):
         for n in (2, 5, 3):
             agree(model, n, *(torch.randn(WIDTH, WIDTH) for _ in range(3)))
     assert merged(run) == 1
+
+
+@torch.library.custom_op("projections::scaled", mutates_args=())
+def scaled(
+    x: torch.Tensor, weight: torch.Tensor, scale: torch.Tensor | None = None, *, alpha: float = 1.0
+) -> torch.Tensor:
+    return (x @ weight.t()) * alpha * (1 if scale is None else scale)
+
+
+@torch.library.custom_op("projections::merged", mutates_args=())
+def all_scaled(
+    x: torch.Tensor,
+    weights: Sequence[torch.Tensor],
+    scale: torch.Tensor | None = None,
+    *,
+    alpha: float = 1.0,
+) -> torch.Tensor:
+    return scaled(x, torch.cat(list(weights)), scale, alpha=alpha)
+
+
+scaled.register_fake(lambda x, weight, scale=None, *, alpha=1.0: x.new_empty(x.shape[0], weight.shape[0]))
+all_scaled.register_fake(
+    lambda x, weights, scale=None, *, alpha=1.0: x.new_empty(x.shape[0], sum(w.shape[0] for w in weights))
+)
+register_merged_product(torch.ops.projections.scaled.default, torch.ops.projections.merged.default)
+
+
+@pytest.mark.parametrize(("alphas", "merges"), [((2.0, 2.0, 2.0), 1), ((1.0, 2.0, 3.0), 0)])
+def test_products_by_name_keep_what_they_are_given(alphas, merges, record_here):
+    def body(model, x):
+        layer, product = model.layer, torch.ops.projections.scaled
+        weights = zip((layer.q, layer.k, layer.v), alphas, strict=True)
+        return torch.cat([product(x, weight, alpha=alpha).sin() for weight, alpha in weights], -1)
+
+    with record_here() as run, torch.inference_mode():
+        model = made(body, layer=Layer())
+        for n in (2, 5):
+            agree(model, n)
+    assert merged(run) == merges
 
 
 def test_parameters_and_buffers_are_weights_and_may_change(record_here):

@@ -19,7 +19,8 @@ WIDTH = 256
 """Of the tensors that patterns are traced with."""
 EPS, STYLE, GROUP = 1e-5, 7, 64
 """Stand for any epsilon, style of norm, and group of columns: see `scalar_workaround`."""
-HALF = frozenset({torch.bfloat16, torch.float16})
+HALF = (torch.bfloat16, torch.float16)
+"""In order: a set of dtypes has another in each process, and this is part of what a pass is known by."""
 SHORT = {
     torch.float32: "float32",
     torch.bfloat16: "bfloat16",
@@ -56,7 +57,7 @@ def held(*dtypes: torch.dtype) -> Callable[[frozenset[torch.dtype]], bool]:
     """Whether a graph's dtypes hold all of these; a half type stands for either."""
 
     def all_held(graph: frozenset[torch.dtype]) -> bool:
-        return all(bool(graph & HALF) if dtype in HALF else dtype in graph for dtype in dtypes)
+        return all(not graph.isdisjoint(HALF) if dtype in HALF else dtype in graph for dtype in dtypes)
 
     return all_held
 

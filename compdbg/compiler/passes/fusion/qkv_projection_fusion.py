@@ -80,9 +80,8 @@ def _products(graph: fx.Graph) -> list[list[fx.Node]]:
             found[node.args[-2]].append(node)
         elif node.target in _merged:
             listed = _listed_arguments(node.target)
-            found[node.target, *(repr(arg) for i, arg in enumerate(node.args) if i not in listed)].append(
-                node
-            )
+            others = (repr(arg) for i, arg in enumerate(node.args) if i not in listed)
+            found[node.target, *others, repr(node.kwargs)].append(node)
     return list(found.values())
 
 
@@ -110,7 +109,7 @@ def _tell(attempts: Attempts, products: list[fx.Node], group: list[fx.Node]) -> 
         wanted = "is_weight to accept it: a parameter or buffer that the graph does not write to"
         attempts.missed(anchor, odd, "extra-check", wanted, described(unfit), others, nodes=nodes)
         return
-    weight: Any = odd.args[1] if unfit is None else unfit
+    weight: Any = odd.args[1] if unfit is None and len(odd.args) > 1 else unfit
     wanted = "a weight that is an input of the graph, transposed"
     attempts.missed(anchor, odd, "arg-mismatch", wanted, described(weight), others, nodes=nodes)
 
@@ -124,31 +123,33 @@ def _weight_of(product: fx.Node) -> fx.Node | None:
 def _given(product: fx.Node) -> list[Any]:
     """What a product would be packed from: the weight first. Nothing, where it is no `x @ weight.t()`."""
     if product.target in _merged:
-        return [product.args[i] for i in _listed_arguments(product.target)]
+        listed = _listed_arguments(product.target)
+        return [product.args[i] for i in listed] if max(listed) < len(product.args) else []
     turned: Any = product.args[1]
     if product.target is not aten.mm.default or turned.target is not aten.permute.default:
         return []
     return [turned.args[0]] if list(turned.args[1]) == [1, 0] else []
 
 
-def _call_for(group: list[fx.Node]) -> tuple[Any, tuple[Any, ...]]:
+def _call_for(group: list[fx.Node]) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     """The operator that takes the place of all, and its arguments."""
     first = group[0]
     if first.target not in _merged:
-        return merged_projection, (first.args[0], [_weight_of(product) for product in group])
+        return merged_projection, (first.args[0], [_weight_of(product) for product in group]), {}
     listed = _listed_arguments(first.target)
     args = enumerate(first.args)
     given = ([product.args[i] for product in group] if i in listed else arg for i, arg in args)
-    return _merged[first.target], tuple(given)
+    return _merged[first.target], tuple(given), dict(first.kwargs)
 
 
 def _merge(graph: fx.Graph, group: list[fx.Node]) -> None:
-    target, args = _call_for(group)
+    target, args, kwargs = _call_for(group)
     values = [product.meta["val"] for product in group]
     sizes = [value.shape[-1] for value in values]
     with graph.inserting_before(group[0]):
-        merged_node = graph.call_function(target, args)
-        merged_node.meta["val"] = target(*fx.map_arg(args, lambda node: node.meta["val"]))
+        merged_node = graph.call_function(target, args, kwargs)
+        given, named = fx.map_arg((args, kwargs), lambda node: node.meta["val"])
+        merged_node.meta["val"] = target(*given, **named)
         parts = graph.call_function(aten.split_with_sizes.default, (merged_node, sizes, -1))
         parts.meta["val"] = aten.split_with_sizes.default(merged_node.meta["val"], sizes, -1)
         taken = [graph.call_function(operator.getitem, (parts, i)) for i in range(len(group))]
