@@ -17,7 +17,20 @@ from compdbg.compiler.borders import memory_of, value_of
 
 _IN_PLACE = frozenset(
     function
-    for name in ("iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow", "iand", "ior", "ixor")
+    for name in (
+        "iadd",
+        "isub",
+        "imul",
+        "itruediv",
+        "ifloordiv",
+        "imod",
+        "ipow",
+        "iand",
+        "ior",
+        "ixor",
+        "ilshift",
+        "irshift",
+    )
     if (function := getattr(operator, name))
 ) | {operator.setitem}
 
@@ -53,6 +66,8 @@ def _written_arguments(node: fx.Node) -> Iterator[Any]:
         elif target in _IN_PLACE or (_name(target).endswith("_") and not _name(target).endswith("__")):
             yield node.args[0]
         yield node.kwargs.get("out")
+        if node.kwargs.get("inplace") is True:
+            yield node.args[0] if node.args else node.kwargs.get("input")
 
 
 def _written_by_kernel(call: Mapping[str, Any]) -> list[Any]:
