@@ -130,7 +130,7 @@ class CompilerManager:
         ready = made_ready(piece.module, traced, compile_range, shapes, constants)
         inductor = self.compiler.uses_inductor
         with kernels.keeping() as keeper, recording(self.pass_manager, inductor=inductor) as recorded:
-            runnable = self._compile(ready, f"{piece.name} of {self.graph} for", compile_range)
+            runnable = self._compile(ready, piece.name, compile_range)
         assumed = assumptions(ready)
         members = {family.constants_of(i) for i in range(len(family.members))}
         good_for = tuple(sorted(c for c in members if holds(assumed, ready, c))) if assumed else None
@@ -150,12 +150,13 @@ class CompilerManager:
         self.cache.store(compiled, factors, family, readable)
         return compiled
 
-    def _compile(self, ready: Ready, what: str, compile_range: Range) -> Runnable:
+    def _compile(self, ready: Ready, piece: str, compile_range: Range) -> Runnable:
         try:
             with capturing_parts(self.graph, self.config, self.statics):
                 return self.compiler.compile(ready.module, ready.inputs, self._options(compile_range))
         except Exception as error:
-            error.add_note(f"compdbg.compiler: while {self.compiler.name} compiled {what} {compile_range}")
+            what = f"{piece} of {self.graph} for {compile_range}"
+            error.add_note(f"compdbg.compiler: while {self.compiler.name} compiled {what}")
             raise
 
     def _save(self, runnable: Runnable) -> bytes | None:

@@ -8,7 +8,7 @@ from typing import Any, overload
 
 from msgspec import Struct, json, to_builtins
 
-from compdbg.events import UnknownEvent, Where
+from compdbg.events import Header, UnknownEvent, Where
 from compdbg.store.reader import Log, Record, Unread
 from compdbg.views.base import Column, Source, View
 from compdbg.views.explanation import summary_of
@@ -61,26 +61,21 @@ class EventItems(Sequence[EventItem]):
 
     def _gone(self, event: Unread) -> EventItem:
         """What the index knows of an event that is no longer in its file."""
-        header = event.header
-        return EventItem(
-            id=header.id,
-            time_s=header.time - self._start,
-            kind=event.kind,
-            rank=header.rank,
-            process=header.process,
-            text="(no longer in the log)",
-        )
+        return self._row(event.header, event.kind, "(no longer in the log)")
 
     def _item(self, record: Record) -> EventItem:
         header, event = record
         told = summary_of(event, header.id) if not isinstance(event, UnknownEvent) else _unknown(event)
+        return self._row(header, event.kind, told.removeprefix(f"{header.id} {event.kind}").strip())
+
+    def _row(self, header: Header, kind: str, text: str) -> EventItem:
         return EventItem(
             id=header.id,
             time_s=header.time - self._start,
-            kind=event.kind,
+            kind=kind,
             rank=header.rank,
             process=header.process,
-            text=told.removeprefix(f"{header.id} {event.kind}").strip(),
+            text=text,
         )
 
 
