@@ -1,4 +1,4 @@
-"""Which inputs a graph writes to, in place or through a view.
+"""What the operators of a graph write to, in place or through a view.
 
 Private names, seen in torch 2.11 to 2.14.1: `torch._higher_order_ops.triton_kernel_wrap`, of which
 `triton_kernel_wrapper_mutation` is a call of a user's Triton kernel, and `get_mutated_tensors` reads it.
@@ -37,12 +37,13 @@ _IN_PLACE = frozenset(
 
 def written_inputs(graph: fx.Graph) -> frozenset[str]:
     """Names of the inputs whose memory the graph changes."""
-    written = {memory_of(value_of(node)) for writer in graph.nodes for node in _written_by(writer)} - {None}
+    written = {memory_of(value_of(node)) for writer in graph.nodes for node in written_by(writer)} - {None}
     inputs = graph.find_nodes(op="placeholder")
     return frozenset(node.name for node in inputs if memory_of(value_of(node)) in written)
 
 
-def _written_by(node: fx.Node) -> Iterator[fx.Node]:
+def written_by(node: fx.Node) -> Iterator[fx.Node]:
+    """The nodes whose memory this call may write to."""
     for value in _written_arguments(node):
         items = value if isinstance(value, (list, tuple)) else [value]
         yield from (item for item in items if isinstance(item, fx.Node))
@@ -51,23 +52,18 @@ def _written_by(node: fx.Node) -> Iterator[fx.Node]:
 def _written_arguments(node: fx.Node) -> Iterator[Any]:
     target = node.target
     if node.op == "call_method":
-        name = str(target)
-        if (name.endswith("_") and not name.endswith("__")) or name == "__setitem__":
+        if _ends_in_place(str(target)) or target == "__setitem__":
             yield node.args[0]
     elif node.op == "call_function":
-        schema = _schema(target)
+        overloads = _overloads(target)
         if _name(target) == "triton_kernel_wrapper_mutation":
             yield from _written_by_kernel(node.kwargs)
-        elif schema is not None:
-            for position, argument in enumerate(schema.arguments):
-                if argument.alias_info is not None and argument.alias_info.is_write:
-                    given = node.kwargs.get(argument.name)
-                    yield node.args[position] if position < len(node.args) else given
-        elif target in _IN_PLACE or (_name(target).endswith("_") and not _name(target).endswith("__")):
-            yield node.args[0]
-        yield node.kwargs.get("out")
-        if node.kwargs.get("inplace") is True:
+        elif overloads:
+            for overload in overloads:
+                yield from _written_by_schema(node, overload._schema)
+        elif target in _IN_PLACE or _ends_in_place(_name(target)) or node.kwargs.get("inplace") is True:
             yield node.args[0] if node.args else node.kwargs.get("input")
+        yield node.kwargs.get("out")
 
 
 def _written_by_kernel(call: Mapping[str, Any]) -> list[Any]:
@@ -85,11 +81,21 @@ def _written_by_kernel(call: Mapping[str, Any]) -> list[Any]:
     return [given[name] for name in names if name in given]
 
 
-def _schema(target: Any) -> Any:
+def _written_by_schema(node: fx.Node, schema: torch.FunctionSchema) -> Iterator[Any]:
+    for position, argument in enumerate(schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            yield node.args[position] if position < len(node.args) else node.kwargs.get(argument.name)
+
+
+def _overloads(target: Any) -> list[torch._ops.OpOverload]:
+    """Those that a call may be of: which one a packet takes is known once it is called."""
     if isinstance(target, torch._ops.OpOverloadPacket):
-        overloads = target.overloads()
-        target = getattr(target, overloads[0]) if len(overloads) == 1 else None
-    return target._schema if isinstance(target, torch._ops.OpOverload) else None
+        return [getattr(target, name) for name in target.overloads()]
+    return [target] if isinstance(target, torch._ops.OpOverload) else []
+
+
+def _ends_in_place(name: str) -> bool:
+    return name.endswith("_") and not name.endswith("__")
 
 
 def _name(target: Any) -> str:

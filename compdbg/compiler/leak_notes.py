@@ -9,12 +9,10 @@ import torch
 from torch import fx
 
 from compdbg.compiler.arena import storage_address
+from compdbg.compiler.effects import written_by
 
 MOST_BYTES = 1 << 30
 """Of values that are kept to be compared."""
-_IN_PLACE = frozenset(
-    ("setitem", "iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow", "iand", "ior")
-)
 Key = tuple[str, str]
 """A value: its piece, and its node there."""
 
@@ -37,20 +35,10 @@ class Noting(fx.Interpreter):  # type: ignore[misc]
             args, kwargs = self.fetch_args_kwargs_from_env(n)
             given = list(_tensors([*args, *kwargs.values()]))
             returned = list(_tensors(value))
-            self._notes.note(key, [*returned, *given] if _may_write(n) else returned, len(returned), given)
+            written = list(_tensors([self.env[node] for node in written_by(n)]))
+            self._notes.note(key, [*returned, *written], len(returned), given)
             self._notes.look(key)
         return value
-
-
-def _may_write(node: fx.Node) -> bool:
-    """Whether an operator may write to what it is given."""
-    target = node.target
-    if isinstance(target, torch._ops.OpOverloadPacket):
-        return any(getattr(target, each)._schema.is_mutable for each in target.overloads())
-    if isinstance(target, torch._ops.OpOverload):
-        return bool(target._schema.is_mutable)
-    name = str(getattr(target, "__name__", target))
-    return "out" in node.kwargs or name in _IN_PLACE or (name.endswith("_") and not name.endswith("__"))
 
 
 class Notes:
