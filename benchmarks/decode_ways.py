@@ -1,4 +1,7 @@
-"""A decode step in all ways, one after the other in one table; with `--packed`, of the packed model first.
+"""A decode step in all ways, in one table; with `--packed`, of the packed model first.
+
+All ways are made ready, and then timed in turns: what disturbs the machine for a second or two
+disturbs one turn of some, and the median of the turns is kept.
 
 Of the packed model with fusions, attention splits the graph where the cache has been written already:
 norms take their residuals in, and rotary positions go with the update of the cache. Quantisation and
@@ -7,6 +10,7 @@ what takes that in need another model.
 
 from __future__ import annotations
 
+import statistics
 import time
 import traceback
 from collections.abc import Callable
@@ -19,6 +23,8 @@ from compdbg import probe
 
 Row = dict[str, Any]
 Ways = dict[str, tuple[Bench, Callable[[int], Step]]]
+TURNS = 7
+Steps = dict[tuple[str, int], Step]
 RESERVE = 45
 """Seconds that are left to the sections after this."""
 
@@ -52,13 +58,41 @@ def decode(run: Any) -> Row:
     torch._dynamo.reset()
     torch._dynamo.config.recompile_limit = 64
     found: Row = {}
+    steps: Steps = {}
     ways = {**(packed_ways(run) if run.options.packed else {}), **apart_ways(run)}
     for name, (bench, make) in ways.items():
-        row: Row = found.setdefault(name, {})
         for n in bench.config.compile_sizes or run.batches:
-            row[str(n)] = {"skipped": "no time left"} if run.left < RESERVE else measured(bench, make, n)
-            print(f"{name:>32} batch {n:>3}: {row[str(n)]}", flush=True)
+            if run.left < RESERVE:
+                row: Row = {"skipped": "no time left"}
+            else:
+                row, step = made(bench, make, n)
+                steps |= {} if step is None else {(name, n): step}
+            found.setdefault(name, {})[str(n)] = row
+            print(f"{name:>38} batch {n:>3}: {row}", flush=True)
+    for (name, n), times in in_turns(run, steps).items():
+        found[name][str(n)] |= times
     return found
+
+
+def in_turns(run: Any, steps: Steps) -> dict[tuple[str, int], Row]:
+    """Each step a while, turn after turn while there is time: medians over the turns, and how far they go."""
+    turns: dict[tuple[str, int], list[dict[str, float]]] = {key: [] for key in steps}
+    for _ in range(TURNS):
+        for key, step in steps.items():
+            if run.left > RESERVE - 15:
+                turns[key].append(timed(step, seconds=0.12, rounds=2))
+    return {key: over_turns(times) for key, times in turns.items() if times}
+
+
+def over_turns(times: list[dict[str, float]]) -> Row:
+    pipelined = [each["pipelined"] for each in times]
+    return {
+        "latency": statistics.median(each["latency"] for each in times),
+        "pipelined": statistics.median(pipelined),
+        "least": min(pipelined),
+        "most": max(pipelined),
+        "turns": len(times),
+    }
 
 
 def apart_ways(run: Any) -> Ways:
@@ -94,18 +128,20 @@ def packed_ways(run: Any) -> Ways:
     return {name: way for name, way in ways.items() if run.options.device == "cuda" or "CUDA" not in name}
 
 
-def measured(bench: Bench, make: Callable[[int], Step], n: int) -> Row:
-    """Times of one way at one batch, and how far its result is from eager, on the same tokens."""
+def made(bench: Bench, make: Callable[[int], Step], n: int) -> tuple[Row, Step | None]:
+    """One way at one batch, compiled and captured, and how far it is from eager on the same tokens."""
     began = time.perf_counter()
+    step = None
     try:
         torch.manual_seed(n)
         step = make(n)
-        row: Row = timed(step)
+        for _ in range(3):
+            step()
         torch.manual_seed(n)
         wanted = bench.step(bench.plain(), n)()
-        row["error"] = relative_error(step(), wanted)
+        row: Row = {"error": relative_error(step(), wanted)}
     except Exception as error:
         traceback.print_exc(limit=-4)
-        row = {"failed": f"{type(error).__name__}: {error}"[:500]}
+        row, step = {"failed": f"{type(error).__name__}: {error}"[:500]}, None
     row["seconds"] = round(time.perf_counter() - began, 1)
-    return row
+    return row, step

@@ -12,12 +12,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
-import subprocess
-import sys
 import tempfile
 import time
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,23 +23,20 @@ import torch
 from benchmarks.decode_step import Bench, one_graph, relative_error, timed
 from benchmarks.decode_ways import Heard, decode
 from benchmarks.replay_host import host_times, tiny_times
+from benchmarks.sections import Sections, tests_of
 from compdbg.compiler import warm_up
 from compdbg.events import Capture
 from fixtures.models import SIZES, attention
 from fixtures.models.metadata import metadata_of
 
-ROOT = Path(__file__).parent.parent
 Row = dict[str, Any]
 
 
-class Run:
-    """What all sections share: the bench, the deadline, the results so far."""
+class Run(Sections):
+    """The models too, which sections share."""
 
     def __init__(self, options: argparse.Namespace) -> None:
-        self.options = options
-        self.started = time.perf_counter()
-        self.results: Row = {"machine": machine(options.device)}
-        self.small = options.small
+        super().__init__(options, "gpu_compiler")
         self.batches = [1, 3] if self.small else [1, 8, 64, 256]
         self.largest = 8 if self.small else 256
         sizes = [1, 2, 4, 8] if self.small else [1, 2, 4, *range(8, 377, 8)]
@@ -62,39 +55,6 @@ class Run:
         if (fusions, tuned) not in self._packed:
             self._packed[fusions, tuned] = self._bench(packed=True, fusions=fusions, tuned=tuned)
         return self._packed[fusions, tuned]
-
-    @property
-    def left(self) -> float:
-        return float(self.options.seconds - (time.perf_counter() - self.started))
-
-    def section(self, name: str, measure: Callable[[Run], Any], needs: float = 0.0) -> None:
-        """Run one section, unless too little time is left; keep what it gives, or why it failed."""
-        if self.options.only and name not in self.options.only:
-            return
-        if self.left < needs:
-            self.results[name] = {"skipped": f"{self.left:.0f} s left, {needs:.0f} needed"}
-            return
-        print(f"\n=== {name} ({self.left:.0f} s left)", flush=True)
-        began = time.perf_counter()
-        try:
-            self.results[name] = measure(self)
-        except Exception as error:
-            traceback.print_exc(limit=-6)
-            self.results[name] = {"failed": f"{type(error).__name__}: {error}"[:2000]}
-        self.results.setdefault("seconds", {})[name] = round(time.perf_counter() - began, 1)
-        print(json.dumps(self.results[name], indent=1)[:3000], flush=True)
-        self.options.out.mkdir(parents=True, exist_ok=True)
-        (self.options.out / "gpu_compiler.json").write_text(json.dumps(self.results, indent=1) + "\n")
-
-
-def machine(device: str) -> Row:
-    gpu = torch.cuda.get_device_name() if device == "cuda" else None
-    return {
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "gpu": gpu,
-        "cores": os.cpu_count(),
-    }
 
 
 def kernels(run: Run) -> Row:
@@ -218,26 +178,8 @@ def sweep(run: Run) -> Row:
 
 def checks(run: Run) -> Row:
     """The tests marked `gpu`: captures on CUDA graphs, parity of the fixture models in bf16."""
-    command = [
-        sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "addopts=", "-W", "ignore",
-        "-m", "gpu and not slow", "--tb=short", "-o", "filterwarnings=", "--maxfail=40",
-        *sorted(map(str, (ROOT / "tests/compiler").glob("test_capture_*.py"))),
-        str(ROOT / "tests/compiler/test_models_parity.py"),
-    ]  # fmt: skip
-    limit = min(run.options.check_seconds, max(run.left, 1))
-    log = run.options.out / "gpu_checks.log"
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("w") as written:
-        try:
-            code = subprocess.run(
-                command, cwd=ROOT, stdout=written, stderr=subprocess.STDOUT, timeout=limit, check=False
-            ).returncode
-        except subprocess.TimeoutExpired:
-            code = -1
-    lines = log.read_text(errors="replace").splitlines()
-    print("\n".join(lines[-150:]))
-    failed = [line for line in lines if line.startswith(("FAILED", "ERROR"))]
-    return {"exit": code, "last": lines[-1] if lines else "", "failed": failed[:60]}
+    tests = ["test_capture_*.py", "test_models_parity.py"]
+    return tests_of(run, "gpu and not slow", tests, min(run.options.check_seconds, run.left))
 
 
 def table(results: Row, batches: list[int]) -> str:

@@ -12,11 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
-import sys
 import tempfile
-import time
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,59 +20,21 @@ from typing import Any
 import torch
 
 from benchmarks import fused_kernels, fused_products, fused_programs, fused_warm_up, fused_workers
-from benchmarks.gpu_compiler import machine
 from benchmarks.graph_timing import copy_bandwidth
+from benchmarks.sections import Sections, tests_of
 
-ROOT = Path(__file__).parent.parent
 Row = dict[str, Any]
 
 
-class Run:
-    """What all sections share: the options, the deadline, the results so far."""
+class Run(Sections):
+    """The processes too that work for sections."""
 
     def __init__(self, options: argparse.Namespace) -> None:
-        self.options = options
-        self.small = options.small
-        self.started = time.perf_counter()
-        self.path = options.out / "gpu_fusions.json"
-        earlier = json.loads(self.path.read_text()) if self.path.is_file() else {}
-        self.results: Row = {**earlier, "machine": machine(options.device)}
+        super().__init__(options, "gpu_fusions", goes_on=True)
         self.workers: list[Any] = []
         """Processes that compile ahead, for kernels to be timed."""
         self.models: list[Any] = []
         """Those that have a model each."""
-        self.reserve = 0.0
-        """Seconds that are to be left to later sections."""
-
-    @property
-    def left(self) -> float:
-        return float(self.options.seconds - (time.perf_counter() - self.started))
-
-    def keep(self, name: str, found: Any) -> None:
-        self.results[name] = found
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.path.write_text(json.dumps(self.results, indent=1, default=str) + "\n")
-
-    def section(self, name: str, measure: Callable[[Run], Any], reserve: float) -> None:
-        """Run one section, if it was asked for; keep what it gives, or why it failed."""
-        if self.options.only and name not in self.options.only:
-            return
-        self.reserve = reserve
-        if self.left < max(reserve, 5):
-            self.keep(name, {"skipped": f"{self.left:.0f} s left"})
-            return
-        print(f"\n=== {name} ({self.left:.0f} s left)", flush=True)
-        began = time.perf_counter()
-        try:
-            self.keep(name, measure(self))
-        except Exception as error:
-            traceback.print_exc(limit=-8)
-            kept = self.results.get(name)
-            partial = kept if isinstance(kept, dict) else {}
-            self.keep(name, {**partial, "failed": f"{type(error).__name__}: {error}"[:2000]})
-        if self.options.device == "cuda":
-            torch.cuda.empty_cache()
-        print(f"--- {name}: {time.perf_counter() - began:.0f} s", flush=True)
 
 
 def ahead(run: Run) -> Row:
@@ -101,7 +59,7 @@ def copy(run: Run) -> Row:
 def checks(run: Run) -> Row:
     """The tests marked `gpu` of the kernels: against float64, also slow ones."""
     tests = ["test_fused_kernels.py", "test_fusion_proof.py"]
-    return tests_of("gpu", "gpu", tests, run)
+    return tests_of(run, "gpu", tests, min(180, run.left - run.reserve))
 
 
 def kernels(run: Run) -> Row:
@@ -110,28 +68,6 @@ def kernels(run: Run) -> Row:
         count = fused_warm_up.finished(run.workers, min(90, run.left / 3))
         print(f"{count} of {len(run.workers)} have compiled their share ({run.left:.0f} s left)", flush=True)
     return fused_kernels.measure_regions(run)
-
-
-def tests_of(name: str, marks: str, tests: list[str], run: Run) -> Row:
-    command = [
-        sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "addopts=", "-W", "ignore",
-        "-o", "filterwarnings=", "-m", marks, "--tb=short", "--maxfail=20", "--durations=5",
-        *(str(ROOT / "tests/compiler" / test) for test in tests),
-    ]  # fmt: skip
-    log = run.options.out / f"{name}_checks.log"
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("w") as written:
-        limit = max(10, min(180, run.left - run.reserve))
-        try:
-            code = subprocess.run(
-                command, cwd=ROOT, stdout=written, stderr=subprocess.STDOUT, timeout=limit, check=False
-            ).returncode
-        except subprocess.TimeoutExpired:
-            code = -1
-    lines = log.read_text(errors="replace").splitlines()
-    print("\n".join(lines[-80:]), flush=True)
-    failed = [line for line in lines if line.startswith(("FAILED", "ERROR"))]
-    return {"exit": code, "last": lines[-1] if lines else "", "failed": failed[:40]}
 
 
 SECTIONS: dict[str, tuple[Callable[[Run], Any], float]] = {
@@ -163,7 +99,7 @@ def main() -> None:
     torch.set_grad_enabled(False)
     run = Run(options)
     for name, (measure, reserve) in SECTIONS.items():
-        run.section(name, measure, reserve)
+        run.section(name, measure, reserve=reserve)
     for process in [*run.workers, *(worker.process for worker in run.models)]:
         process.kill()
     print(json.dumps(run.results.get("kernels", {}).get("verdict"), indent=1))
