@@ -19,6 +19,7 @@ from compdbg.record.manifest import Manifest
 
 if TYPE_CHECKING:
     from compdbg.findings.base import Finding
+    from compdbg.model.run import Run
 
 PATIENCE_S = 0.8
 """The last line is due within a second of the program's end."""
@@ -102,12 +103,22 @@ def _find(folder: str, overrides: Sequence[str]) -> Found:
     if unused:
         keys = ", ".join("--enforce-eager" if key == "enforce_eager" else f"-cc.{key}" for key in overrides)
         worst = [f"warning: {keys} changed nothing: the program used no compdbg.compiler", *worst][:WORST]
-    if any(counts[severity] for severity in ("error", "warning")):
-        return counts, worst, _count(counts)
-    seen = "no fault was found" if run.summary.torch else "torch was not imported"
-    if run.summary.torch and (run.summary.exit_status or run.summary.signal):
-        seen = "no fault was found in what was compiled"
-    return counts, worst, f"{seen}; recorded in {os.path.relpath(folder)}"
+    return counts, worst, _verdict(run, found, counts)
+
+
+def _verdict(run: Run, found: Sequence[Finding], counts: dict[str, int]) -> str:
+    """In half a sentence what was found, and how the program failed where no finding says it."""
+    from compdbg.report.text import clean
+    from compdbg.views.ending import failure, is_told
+
+    failed = "" if is_told(run, found) else clean(failure(run, with_message=False))
+    if counts["error"] or counts["warning"]:
+        return f"{failed}; {_count(counts)}" if failed else _count(counts)
+    if failed:
+        seen = f"{failed}; " + ("no finding explains it" if run.summary.torch else "torch was not imported")
+    else:
+        seen = "no fault was found" if run.summary.torch else "torch was not imported"
+    return f"{seen}; recorded in {os.path.relpath(run.summary.path)}"
 
 
 def _line(finding: Finding) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -138,16 +138,37 @@ def register_compiler(name: str, make: Callable[[CompilationConfig], CompilerInt
     _registry[name] = make
 
 
+def is_registered(backend: str) -> bool:
+    return backend in _registry
+
+
+def check_backend(backend: str, said_by: str = "") -> None:
+    """Raise ConfigError, with the nearest name, where no compiler has that name; `said_by` whom."""
+    if not is_registered(backend):
+        whose = f", which {said_by} asks for" if said_by else ""
+        hint = nearest(backend, _registry)
+        hint += " " if hint.endswith("?") else "; "
+        raise ConfigError(
+            f"no compiler is registered as backend {backend!r}{whose}{hint}"
+            "register_compiler names one of your own, before the model's first call"
+        )
+
+
+def check_inductor_options(options: Iterable[str]) -> None:
+    """Raise ConfigError, with the nearest name, for a setting that Inductor does not have."""
+    known = torch._inductor.list_options() if options else ()
+    for name in options:
+        if name not in known:
+            hint = nearest(name, known, few=False)
+            raise ConfigError(f"inductor_compile_config: Inductor has no setting {name!r}{hint}")
+
+
 def uses_inductor(config: CompilationConfig) -> bool:
     """Whether passes run in what a configuration names, which may also be a compiler of the user's."""
-    return config.backend in _registry and make_compiler(config).uses_inductor
+    return is_registered(config.backend) and make_compiler(config).uses_inductor
 
 
 def make_compiler(config: CompilationConfig) -> CompilerInterface:
     """The compiler that a configuration names; raises ConfigError with the nearest name."""
-    make = _registry.get(config.backend)
-    if make is None:
-        raise ConfigError(
-            f"no compiler is registered as backend {config.backend!r}{nearest(config.backend, _registry)}"
-        )
-    return make(config)
+    check_backend(config.backend)
+    return _registry[config.backend](config)

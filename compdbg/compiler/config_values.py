@@ -21,13 +21,13 @@ class ConfigError(ValueError):
     """A configuration that can't be meant: an unknown key, a value of the wrong kind, a conflict."""
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """`; did you mean 'x'?`, or the names that there are when none is near."""
+def nearest(name: str, known: Iterable[str], *, few: bool = True) -> str:
+    """`; did you mean 'x'?`, or when none is near the names that there are, if these are few."""
     names = sorted(known)
     close = difflib.get_close_matches(name.lower(), [n.lower() for n in names], n=1, cutoff=0.6)
     if close:
         return f"; did you mean {next(n for n in names if n.lower() == close[0])!r}?"
-    return f"; there are: {', '.join(names)}" if names else ""
+    return f"; there are: {', '.join(names)}" if names and few else ""
 
 
 class StrictMeta(msgspec.StructMeta):

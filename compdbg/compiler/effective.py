@@ -52,6 +52,11 @@ class Effective(msgspec.Struct, frozen=True):
     config: CompilationConfig
     changes: list[Change]
 
+    def set_by(self, key: str) -> str:
+        """What set a value from outside: `-cc.backend=eager`, a variable; empty for the program itself."""
+        found = (c.by for c in reversed(self.changes) if c.key == key and c.by not in _SETTLERS)
+        return next(found, "")
+
     @property
     def capture_sizes(self) -> list[int]:
         return self.config.cudagraph_capture_sizes or []
@@ -75,7 +80,8 @@ def emit_config(requested: CompilationConfig, effective: Effective) -> None:
     default = CompilationConfig()
     changed = {change.key: change for change in effective.changes}
     given = {change.key for change in effective.changes if change.by not in _SETTLERS}
-    for key in all_keys(CompilationConfig):
+    known = all_keys(CompilationConfig)
+    for key in [*known, *(key for key in changed if key not in known)]:
         if key in changed:
             change = changed[key]
             settled = change.by in _SETTLERS and not _meant(change, effective.config.mode, changed, given)
@@ -102,11 +108,11 @@ def _meant(change: Change, mode: CompilationMode, changed: dict[str, Change], gi
     return root in changed and root != change.key and _meant(changed[root], mode, changed, given)
 
 
-def _is_on_inductor(config: CompilationConfig) -> bool:
-    """Whether a backend by another name, as a compiler of the user's, runs Inductor's passes and ours."""
-    from compdbg.compiler.compiler_interface import uses_inductor  # imports torch
+def _may_be_inductor(config: CompilationConfig) -> bool:
+    """Whether the backend runs Inductor's passes and ours; of one that is not there nothing is said."""
+    from compdbg.compiler.compiler_interface import is_registered, uses_inductor  # imports torch
 
-    return uses_inductor(config)
+    return not is_registered(config.backend) or uses_inductor(config)
 
 
 class _Settler:
@@ -166,7 +172,7 @@ class _Settler:
     def _why_no_pass_runs(self) -> str:
         if self.config.mode is not CompilationMode.FULL:
             return f"mode is {self.config.mode.name}: only FULL splits, captures and runs passes of ours"
-        if self.config.backend != "inductor" and not _is_on_inductor(self.config):
+        if self.config.backend != "inductor" and not _may_be_inductor(self.config):
             return f"the backend is {self.config.backend}: only Inductor runs passes"
         return ""
 

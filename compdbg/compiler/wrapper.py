@@ -21,7 +21,10 @@ import torch
 from compdbg import probe
 from compdbg.compiler.backends import Backend
 from compdbg.compiler.buffer_writes import check_no_buffer_is_assigned
+from compdbg.compiler.capture_rules import callers_line
+from compdbg.compiler.compiler_interface import check_backend, check_inductor_options, uses_inductor
 from compdbg.compiler.config import CompilationConfig, CompilationMode, CUDAGraphMode, DynamicShapesType
+from compdbg.compiler.config_values import ConfigError
 from compdbg.compiler.dropped_guards import guard_check, kept_guards
 from compdbg.compiler.dynamic_dims import DimSpec, dims_of, marked, tensors_in
 from compdbg.compiler.effective import emit_config, resolve
@@ -30,7 +33,7 @@ from compdbg.compiler.guard_kinds import record_guards
 from compdbg.compiler.model_cache import ModelCache
 from compdbg.compiler.passes.pass_manager import available_passes
 from compdbg.compiler.spec_of import FirstDim
-from compdbg.events import Decorated, Span, Where
+from compdbg.events import CompileError, Decorated, Span, Where
 
 _names: Counter[str] = Counter()
 
@@ -74,7 +77,12 @@ class TorchCompileWithNoGuardsWrapper:
     def _first_call(self, instance: Any, *args: Any, **kwargs: Any) -> Any:
         with self._lock:
             if self.effective is None:
-                self._run = self._prepare(instance, args, kwargs)
+                try:
+                    self._run = self._prepare(instance, args, kwargs)
+                except ConfigError as error:
+                    self._tell_refused(error)
+                    # who reads it has to look at the configuration and not at how we came upon it
+                    raise error.with_traceback(None) from None
         return self(instance, *args, **kwargs)
 
     def _prepare(self, instance: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., Any]:
@@ -89,6 +97,9 @@ class TorchCompileWithNoGuardsWrapper:
         elif config.mode is CompilationMode.STOCK_TORCH_COMPILE:
             run = torch.compile(self.function, backend=config.backend)
         else:
+            check_backend(config.backend, effective.set_by("backend"))
+            if uses_inductor(config):
+                check_inductor_options(config.inductor_compile_config)
             run = self._compile(instance, args, kwargs, config)
         self.effective = config
         return run
@@ -172,6 +183,24 @@ class TorchCompileWithNoGuardsWrapper:
                 enabled=self.why_not is None,
                 reason=self.why_not or "",
                 owner=self.owner.__name__,
+            )
+        )
+
+    def _tell_refused(self, error: ConfigError) -> None:
+        """Record that a configuration can't be used, at the line of the call that needed it."""
+        code = self.function.__code__
+        name, text = type(error).__name__, str(error)
+        probe.emit(
+            CompileError(
+                frame=f"{code.co_filename}:{code.co_firstlineno}:{code.co_qualname}",
+                compile_id="",
+                stage="config",
+                error=name,
+                message=text,
+                root_error=name,
+                root_message=text,
+                where=callers_line(),
+                backend=self.requested.backend,
             )
         )
 

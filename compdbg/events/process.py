@@ -31,6 +31,7 @@ class ProcessEnd(Event, frozen=True):
     """Type of the exception that ended the program, if one did."""
     message: str = ""
     where: Where | None = None
+    """The innermost line of the user's that it came through, else where it was raised."""
 
 
 class ChildEnd(Event, frozen=True):

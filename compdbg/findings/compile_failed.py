@@ -12,6 +12,7 @@ from compdbg.model.frames import name_of, place_of
 from compdbg.model.run import Run
 
 _STAGES = {
+    "config": "as configured",
     "dynamo": "while Dynamo traced it",
     "aot": "in AOT autograd",
     "inductor": "in Inductor",
@@ -47,6 +48,8 @@ def _finding(run: Run, found: list[tuple[str, CompileError]]) -> Finding:
     title = f"compiling {listed(names)} failed {_stage(error)}{direction}: {raised}"
     if not error.frame and error.direction == "forward":
         title = f"torch.compile refused the backend: {root}"
+    if error.stage == "config":
+        title = f"{listed(names)} can't be compiled as configured: {_first_line(error.root_message)}"
     through = "" if error.error == error.root_error else f" torch reports it as {error.error}."
     return Finding(
         code="compile-failed",
@@ -123,12 +126,21 @@ def _suggestion(error: CompileError) -> str:
         )
     if not error.frame and error.direction == "forward":
         return "Name one of torch.compiler.list_backends(), or pass a function as the backend."
-    if error.stage == "backend":
-        backend = error.backend or ""
-        return f"Fix the backend {backend} where it raises, or compile with backend='eager' to go on."
+    if error.stage in ("config", "backend"):
+        return _what_was_chosen(error)
     if error.stage in ("inductor", "aot"):
         return _below_the_graph(error.pattern)
     return "Run the function eager with the same input; the event holds torch's full traceback."
+
+
+def _what_was_chosen(error: CompileError) -> str:
+    if error.stage == "backend":
+        backend = error.backend or ""
+        return f"Fix the backend {backend} where it raises, or compile with backend='eager' to go on."
+    return (
+        "Correct the value where it is set, on the command line, in the environment or in the program's "
+        "CompilationConfig; `compdbg show config` has every value that was set, and by whom."
+    )
 
 
 def _below_the_graph(pattern: str | None) -> str:

@@ -33,6 +33,6 @@ def trend(values: Sequence[str], most: int = 8) -> str:
 
 
 def sentence(text: str) -> str:
-    """One line that ends with a full stop."""
+    """One line that ends with a full stop, or its own question mark."""
     flat = " ".join(text.split()).rstrip(".:; ")
-    return f"{flat}." if flat else ""
+    return f"{flat}." if flat and not flat.endswith("?") else flat

@@ -11,31 +11,23 @@ from types import FrameType
 from typing import Any
 
 from compdbg.events import Where
+from compdbg.hooks.userfiles import OURS, is_the_users
 
 _FRAME = re.compile(r'^\s*File "(?P<file>.*)", line (?P<line>\d+), in (?P<function>.*)$', re.MULTILINE)
 _STDLIB = os.path.dirname(os.__file__)
-_OURS = __file__.rsplit("/", 2)[0]
 
-
-@functools.lru_cache(maxsize=4096)
-def is_user_file(name: str) -> bool:
-    """A file that the user could edit: no library, no generated code, nothing of ours."""
-    if name.startswith("<"):
-        return name.startswith("<ipython") or name in ("<string>", "<stdin>")
-    if "site-packages" in name or "dist-packages" in name:
-        return False
-    return not name.startswith((_STDLIB, _OURS)) and "/torchinductor_" not in name
+is_user_file = functools.lru_cache(maxsize=4096)(is_the_users)
 
 
 @functools.lru_cache(maxsize=4096)
 def is_torch_file(name: str) -> bool:
     torch = sys.modules.get("torch")
     home = str(getattr(torch, "__file__", "") or "/nonexistent").rsplit("/", 1)[0] + "/"
-    return name.startswith((home, _OURS)) or name.startswith("<frozen")
+    return name.startswith((home, OURS)) or name.startswith("<frozen")
 
 
 def is_our_file(name: str) -> bool:
-    return name.startswith(_OURS)
+    return name.startswith(OURS)
 
 
 def is_stdlib_file(name: str) -> bool:

@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from compdbg.events import ChildEnd, ProcessStart, TorchLoaded
 from compdbg.model.caches import is_cold
+from compdbg.model.ending import Uncaught, find_uncaught
 from compdbg.store.reader import Log
 
 
@@ -27,6 +28,8 @@ class Summary(Struct, frozen=True, kw_only=True):
     ranks: list[int]
     cold: bool | None
     complete: bool
+    uncaught: Uncaught | None = None
+    """The exception that the program failed with."""
 
 
 def summarise(log: Log) -> Summary:
@@ -34,11 +37,13 @@ def summarise(log: Log) -> Summary:
     starts = log.of(ProcessStart)
     torch = next((event for _, event in log.of(TorchLoaded)), None)
     end = next((event for _, event in reversed(log.of(ChildEnd))), None)
+    exit_status = manifest.get("exit_status", end.exit_status if end else None)
+    signal = manifest.get("signal", end.signal if end else None)
     return Summary(
         path=str(log.folder),
         argv=list(manifest.get("argv") or (starts[0][1].argv if starts else [])),
-        exit_status=manifest.get("exit_status", end.exit_status if end else None),
-        signal=manifest.get("signal", end.signal if end else None),
+        exit_status=exit_status,
+        signal=signal,
         started=manifest.get("started"),
         duration_s=manifest.get("duration_s"),
         torch=torch.torch if torch else None,
@@ -50,4 +55,5 @@ def summarise(log: Log) -> Summary:
         ranks=sorted({h.rank for h, _ in starts if h.rank is not None}),
         cold=is_cold(log),
         complete=bool(manifest.get("complete")),
+        uncaught=find_uncaught(log, exit_status, signal),
     )

@@ -8,6 +8,7 @@ import os
 import sys
 import time
 
+from compdbg.hooks.userfiles import is_the_users
 from compdbg.record.lines import Lines
 from compdbg.record.privacy import safe_argv, safe_environment, text
 
@@ -119,14 +120,23 @@ def _last_word(error: BaseException | None) -> dict[str, object]:
         message = text(str(error))[:2000]
     except Exception as unprintable:
         message = f"<{type(unprintable).__name__} in __str__>"
+    return {"uncaught": type(error).__name__, "message": message, "where": _users_line(error)}
+
+
+def _users_line(error: BaseException) -> dict[str, object] | None:
+    """The innermost frame of the user's, else the innermost; what no parser took is no frame."""
+    found = None
     step = error.__traceback__
-    while step is not None and step.tb_next is not None:
-        step = step.tb_next
-    where = None
-    if step is not None:
+    while step is not None:
         code = step.tb_frame.f_code
-        where = {"file": text(code.co_filename), "line": step.tb_lineno, "function": code.co_name}
-    return {"uncaught": type(error).__name__, "message": message, "where": where}
+        if found is None or is_the_users(code.co_filename) or not is_the_users(found[0]):
+            found = (code.co_filename, step.tb_lineno, code.co_name)
+        step = step.tb_next
+    if isinstance(error, SyntaxError) and error.filename and is_the_users(error.filename):
+        found = (error.filename, error.lineno or 0, "")
+    if found is None:
+        return None
+    return {"file": text(found[0]), "line": found[1], "function": found[2]}
 
 
 def _working_directory() -> str:

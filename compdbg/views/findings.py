@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from compdbg.findings.base import Finding
 from compdbg.views.base import Column, Source, View
+from compdbg.views.ending import nothing_found
 from compdbg.views.places import place
 
 
@@ -19,7 +20,7 @@ def findings(source: Source) -> View:
             Column("where", lambda f: place(f.where)),
             Column("what", _title, wide=True),
         ),
-        empty="no findings: nothing wrong was seen",
+        empty=nothing_found(source.run),
     )
 
 

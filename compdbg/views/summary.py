@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from compdbg.model.run import Run
 from compdbg.views.base import Source, View
+from compdbg.views.ending import ended, failure, is_told
 from compdbg.views.frames import frames
-from compdbg.views.places import counted, duration
+from compdbg.views.places import counted
 from compdbg.views.splits import splits
 
 MAX_FINDINGS = 8
@@ -27,7 +27,7 @@ def facts(source: Source) -> list[tuple[str, str]]:
     """The run in a few pairs of a word and what is to be said of it."""
     return [
         ("program", " ".join(source.run.summary.argv)),
-        ("ended", _end(source)),
+        ("ended", ended(source.run.summary)),
         ("versions", _versions(source)),
         *_areas(source),
     ]
@@ -54,37 +54,17 @@ def _areas(source: Source) -> list[tuple[str, str]]:
 
 
 def verdict(source: Source) -> str:
-    """One sentence: how many errors and warnings, and the worst of them."""
+    """One sentence: how many errors and warnings and the worst of them, and how the program failed."""
+    failed = failure(source.run)
     severe = [f for f in source.findings if f.severity != "info"]
     if not severe:
-        ended = badly_ended(source.run)
-        return (
-            f"No fault was found in what was compiled; {ended}."
-            if ended
-            else "No fault was found in this run."
-        )
+        return f"{_begin(failed)}. No finding explains it." if failed else "No fault was found in this run."
     errors = sum(f.severity == "error" for f in severe)
     warnings = len(severe) - errors
     parts = [counted(n, noun) for n, noun in ((errors, "error"), (warnings, "warning")) if n]
-    return f"{' and '.join(parts)}. Worst first: {severe[0].title}"
+    told = f"{' and '.join(parts)}. Worst first: {severe[0].title}"
+    return f"{_begin(failed)}. {told}" if failed and not is_told(source.run, severe) else told
 
 
-def badly_ended(run: Run) -> str:
-    """How the program failed, as half a sentence; empty if it did not."""
-    if run.summary.signal:
-        return f"the program was ended by signal {run.summary.signal}"
-    if run.summary.exit_status:
-        return f"the program ended with exit status {run.summary.exit_status}"
-    return ""
-
-
-def _end(source: Source) -> str:
-    run = source.run.summary
-    if not run.complete:
-        return "still running, or the recorder was stopped"
-    took = f"after {duration(run.duration_s)}"
-    if run.signal:
-        return f"by signal {run.signal} {took}"
-    if run.exit_status is None:
-        return f"{took}; nobody waited for its exit status"
-    return f"with exit status {run.exit_status} {took}"
+def _begin(sentence: str) -> str:
+    return sentence[:1].upper() + sentence[1:]

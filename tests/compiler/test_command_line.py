@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from compdbg.findings.collect import find_all
 from compdbg.model.run import Run, load
 from tests.integration.launching import clean_environment, go, recording, write
 
@@ -52,3 +53,38 @@ def test_enforce_eager_compiles_nothing(tmp_path: Path) -> None:
     run = recorded(tmp_path, "--enforce-eager")
     assert {s.key: s.effective for s in run.settings}["mode"] == "NONE"
     assert not run.pieces
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        (
+            "-cc.backend=inductr",
+            "no compiler is registered as backend 'inductr', which -cc.backend=inductr asks for; did you "
+            "mean 'inductor'? register_compiler names one of your own",
+        ),
+        (
+            "-cc.inductor_compile_config.max_autotun=true",
+            "Inductor has no setting 'max_autotun'; did you mean 'max_autotune'?",
+        ),
+    ],
+)
+def test_a_value_that_only_the_program_can_judge_is_the_users_error(
+    option: str, said: str, tmp_path: Path
+) -> None:
+    """Not a fault of ours, nor a run without one: what, at which line, and what to do."""
+    write(tmp_path, {"program.py": PROGRAM})
+    env = clean_environment(COMPDBG_CACHE_DIR=str(tmp_path / "cache"))
+    went = go(recording(tmp_path / "run", option, "program.py"), tmp_path, env=env)
+    assert went.status == 1
+    assert b"changed nothing" not in went.stderr
+    assert b"piecewise" not in went.stderr, "the traceback ends at the model's call"
+    assert went.stderr.splitlines()[-1].startswith(b"compdbg: 1 error; next: compdbg explain")
+    run = load(tmp_path / "run")
+    (finding,) = find_all(run)
+    assert (finding.code, finding.data["stage"]) == ("compile-failed", "config")
+    assert said in finding.title
+    assert finding.where is not None
+    assert finding.where.line == 12
+    assert option in {setting.changed_by for setting in run.settings}
+    assert finding.suggestion.startswith("Correct the value where it is set")

@@ -181,6 +181,20 @@ class TestEnds:
         assert (end.where.line, end.where.function) == (2, "f")
         assert run.summary.exit_status == 1
 
+    def test_the_users_line_of_an_exception_that_a_library_raised(self, record: Callable[..., Run]) -> None:
+        run = record("import json\n\njson.loads('no json')\n", status=1)
+        assert run.summary.uncaught is not None
+        assert run.summary.uncaught.error == "JSONDecodeError"
+        assert run.summary.uncaught.where is not None
+        assert run.summary.uncaught.where.line == 3
+
+    def test_the_line_that_python_could_not_parse(self, record: Callable[..., Run]) -> None:
+        run = record("x = 1\ny = = 2\n", status=1)
+        assert run.summary.uncaught is not None
+        assert run.summary.uncaught.error == "SyntaxError"
+        assert run.summary.uncaught.where is not None
+        assert run.summary.uncaught.where.line == 2
+
     def test_an_exception_that_a_test_runner_caught_did_not_end_the_program(
         self, record: Callable[..., Run]
     ) -> None:

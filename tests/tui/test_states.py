@@ -45,7 +45,7 @@ async def test_a_crashed_run(opened: Open, tmp_path: Path) -> None:
         log.write('{"run": "r", "process": "1000-abcdef", "seq": 9, "ti')
     run.end(signal=11)
     async with opened(run.folder) as tui:
-        assert "✗ killed by signal 11 after 9.0 s" in tui.text
+        assert "✗ killed by signal 11 (SIGSEGV) after 9.0 s" in tui.text
         await tui.press("t")
         assert "compile (still open)" in tui.text
         await walked(tui)

@@ -66,12 +66,6 @@ def test_the_verdict_counts_errors_and_warnings_and_names_the_worst(tmp_path: Pa
     )
 
 
-def test_the_verdict_on_a_program_that_failed_by_itself() -> None:
-    failed = Run(Log(Path("r"), {"exit_status": 3}, []))
-    wanted = "No fault was found in what was compiled; the program ended with exit status 3."
-    assert verdict(Source(failed, [])) == wanted
-
-
 def test_words_of_explain() -> None:
     assert explain_words([]) == (None, None)
     assert explain_words(["F3"]) == (None, "F3")

@@ -69,6 +69,16 @@ def test_a_clean_run_is_one_line(manifest: Manifest, capfd: pytest.CaptureFixtur
     assert line.endswith("; next: compdbg show some/folder")
 
 
+def test_a_run_that_failed_is_not_told_to_have_no_fault(
+    manifest: Manifest, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("compdbg.findings.collect.find_all", lambda run: [])
+    manifest.finish(exit_status=3)
+    print_last_lines(manifest, named="some/folder")
+    (line,) = printed(capfd)
+    assert line.startswith("compdbg: the program ended with exit status 3; torch was not imported; recorded")
+
+
 def test_a_log_that_takes_too_long_is_only_named(
     manifest: Manifest, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,6 +12,7 @@ from compdbg.report.contents import Contents
 from compdbg.report.page.data import shown
 from compdbg.views.all import VIEWS
 from compdbg.views.base import Source
+from compdbg.views.ending import failure, nothing_found
 from compdbg.views.explanation import Explanation, explain
 from compdbg.views.guard_text import in_python
 from compdbg.views.sections import SECTIONS, Section, place_of, section_of
@@ -87,12 +88,15 @@ def _verdict(contents: Contents) -> str:
 
 
 def _severity(source: Source) -> str:
+    """The colour of the verdict: that a program failed is bad, whatever was found."""
+    if failure(source.run):
+        return "error"
     return source.findings[0].severity if source.findings else "none"
 
 
 def _findings(source: Source) -> str:
     articles = "\n".join(_finding(source, finding) for finding in source.findings)
-    nothing = '<p class="empty">Nothing wrong was seen.</p>'
+    nothing = f'<p class="empty">{text(nothing_found(source.run))}</p>'
     return (
         '<section id="findings" aria-labelledby="findings-title"><h2 id="findings-title">Findings</h2>'
         f"{articles or nothing}</section>"

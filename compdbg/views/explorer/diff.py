@@ -84,7 +84,7 @@ def _runs(source: Source) -> Iterator[Side]:
             kind="run",
             started=str(manifest.get("started") or "")[:19].replace("T", " "),
             program=" ".join(manifest.get("argv", [])),
-            found=_counts(manifest.get("findings")),
+            found=_counts(manifest),
             a=str(path),
             b=None,
         )
@@ -97,10 +97,13 @@ def _manifest(path: Path) -> dict[str, Any]:
         return {}
 
 
-def _counts(found: object) -> str:
+def _counts(manifest: dict[str, Any]) -> str:
+    found = manifest.get("findings")
     if not isinstance(found, dict):
         return ""
-    return ", ".join(counted(found[s], s) for s in ("error", "warning") if found.get(s)) or "no fault"
+    failed = manifest.get("exit_status") or manifest.get("signal")
+    said = [counted(found[s], s) for s in ("error", "warning") if found.get(s)]
+    return ", ".join(said) or ("failed" if failed else "no fault")
 
 
 def side_page(source: Source, side: Side) -> Page:

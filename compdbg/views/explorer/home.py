@@ -7,6 +7,7 @@ import msgspec
 from compdbg.findings.base import Finding
 from compdbg.model.summary import Summary
 from compdbg.views.base import Column, Source, View
+from compdbg.views.ending import nothing_found, raised, signal_name
 from compdbg.views.explanation import explain
 from compdbg.views.explorer.base import Block, Page, Place, source_code
 from compdbg.views.explorer.words import ROLES, facts, listing, severity_mark, short
@@ -58,7 +59,7 @@ def home_view(source: Source) -> View:
             Column("what", lambda f: f.title, wide=True),
         ),
         lines=[*_facts(source), funnel(source)],
-        empty="No findings: nothing wrong was seen in this run.",
+        empty=nothing_found(source.run),
     )
 
 
@@ -90,10 +91,11 @@ def _end(run: Summary) -> str:
         return "not yet: it runs, or whoever recorded it was stopped"
     took = f"after {duration(run.duration_s)}"
     if run.signal:
-        return f"✗ killed by signal {run.signal} {took}"
+        return f"✗ killed by {signal_name(run.signal)} {took}"
+    what = f": {raised(run.uncaught)}" if run.uncaught is not None else ""
     if run.exit_status is None:
-        return f"{took}; nobody waited for its exit status"
-    return f"{'✓' if run.exit_status == 0 else '✗'} exit status {run.exit_status} {took}"
+        return f"{took}; nobody waited for its exit status{what}"
+    return f"{'✓' if run.exit_status == 0 else '✗'} exit status {run.exit_status} {took}{what}"
 
 
 def funnel(source: Source) -> str:
