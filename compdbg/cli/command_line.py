@@ -100,8 +100,8 @@ def _take_ours(rest: list[str], line: CommandLine, parser: argparse.ArgumentPars
 def _override(word: str) -> tuple[str, str]:
     """The key and the text of `-cc.KEY=VALUE`, which must be one that the compiler would take."""
     from compdbg.compiler.config import CompilationConfig
-    from compdbg.compiler.config_values import ConfigError, from_text
-    from compdbg.compiler.overrides import check_key, replaced
+    from compdbg.compiler.config_values import ConfigError, WrongValue
+    from compdbg.compiler.overrides import check_key, replaced, value_of
 
     if word == "--enforce-eager":
         return "enforce_eager", "true"
@@ -112,7 +112,9 @@ def _override(word: str) -> tuple[str, str]:
         if not equals:
             raise UsageError(f"{name} needs =VALUE")
         if key != "enforce_eager":
-            replaced(CompilationConfig(), key, from_text(text))
+            replaced(CompilationConfig(), key, value_of(key, text))
+    except WrongValue as error:
+        raise UsageError(f"{word}: {error.what}{error.as_option(name)}") from None
     except ConfigError as error:
         raise UsageError(f"{name}: {error}") from None
     return key, text

@@ -12,8 +12,9 @@ from torch import fx
 
 from compdbg.compiler.codegen import graph_code
 from compdbg.compiler.config import CompilationConfig
-from compdbg.compiler.config_values import ConfigError, nearest
+from compdbg.compiler.config_values import ConfigError
 from compdbg.compiler.graph_data import dump_graph, load_graph
+from compdbg.compiler.near_names import nearest
 from compdbg.compiler.operator_text import short_operator_text
 
 Runnable = Callable[..., Any]

@@ -7,9 +7,9 @@ fills it in, and says who changed what and why.
 from __future__ import annotations
 
 import enum
-from typing import Any
+from typing import Any, Literal
 
-from compdbg.compiler.config_values import ConfigError, Strict
+from compdbg.compiler.config_values import ConfigError, Strict, wrong_value
 
 
 class CompilationMode(enum.IntEnum):
@@ -112,7 +112,7 @@ class CompilationConfig(Strict, frozen=True):
     cudagraph_mode: CUDAGraphMode = CUDAGraphMode.NONE
     cudagraph_capture_sizes: list[int] | None = None
     cudagraph_num_of_warmups: int = 1
-    compile_sizes: list[int | str] | None = None
+    compile_sizes: list[int | Literal["cudagraph_capture_sizes"]] | None = None
     """Sizes compiled on their own; the word `cudagraph_capture_sizes` stands for all of those."""
     compile_ranges: list[tuple[int, int]] | None = None
     """Inclusive ranges, each compiled with its bounds known; what they leave out is compiled too."""
@@ -136,25 +136,21 @@ class CompilationConfig(Strict, frozen=True):
     def __post_init__(self) -> None:
         super().__post_init__()
         _check_positive("cudagraph_capture_sizes", self.cudagraph_capture_sizes or [])
-        sizes = self.compile_sizes or []
-        for word in (s for s in sizes if isinstance(s, str)):
-            if word != "cudagraph_capture_sizes":
-                raise ConfigError(f"compile_sizes: {word!r} is neither a size nor 'cudagraph_capture_sizes'")
-        _check_positive("compile_sizes", [s for s in sizes if isinstance(s, int)])
+        _check_positive("compile_sizes", [s for s in self.compile_sizes or [] if isinstance(s, int)])
         _check_ranges(self.compile_ranges or [])
 
 
 def _check_positive(key: str, sizes: list[int]) -> None:
     wrong = [size for size in sizes if size < 1]
     if wrong:
-        raise ConfigError(f"{key}: sizes start at 1; got {wrong}")
+        raise wrong_value(f"CompilationConfig.{key}", f"sizes start at 1; got {wrong}")
 
 
 def _check_ranges(ranges: list[tuple[int, int]]) -> None:
-    last = 0
+    key, last = "CompilationConfig.compile_ranges", 0
     for low, high in sorted(ranges):
         if low < 1 or high < low:
-            raise ConfigError(f"compile_ranges: ({low}, {high}) is not a range of sizes from 1 on")
+            raise wrong_value(key, f"({low}, {high}) is not a range of sizes from 1 on")
         if low <= last:
-            raise ConfigError(f"compile_ranges: ({low}, {high}) overlaps the range that ends at {last}")
+            raise wrong_value(key, f"({low}, {high}) overlaps the range that ends at {last}")
         last = high

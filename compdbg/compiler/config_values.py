@@ -5,29 +5,46 @@ A wrong key or value is an error at the line that writes it, with the nearest va
 
 from __future__ import annotations
 
-import difflib
 import enum
 import functools
 import json
 import typing
-from collections.abc import Iterable, Mapping
-from types import NoneType, UnionType
+from collections.abc import Mapping
+from types import NoneType
 from typing import Any
 
 import msgspec
+
+from compdbg.compiler.config_forms import as_option, as_python, form_of, meant, options_of, said
+from compdbg.compiler.near_names import nearest
 
 
 class ConfigError(ValueError):
     """A configuration that can't be meant: an unknown key, a value of the wrong kind, a conflict."""
 
 
-def nearest(name: str, known: Iterable[str], *, few: bool = True) -> str:
-    """`; did you mean 'x'?`, or when none is near the names that there are, if these are few."""
-    names = sorted(known)
-    close = difflib.get_close_matches(name.lower(), [n.lower() for n in names], n=1, cutoff=0.6)
-    if close:
-        return f"; did you mean {next(n for n in names if n.lower() == close[0])!r}?"
-    return f"; there are: {', '.join(names)}" if names and few else ""
+class WrongValue(ConfigError):
+    """A value that its key can't have; made by `wrong_value`."""
+
+    key: str = ""
+    """Whose, without the structure that it is in."""
+    what: str = ""
+    """What is wrong with it, without saying of what."""
+    meant: tuple[Any, ...] = ()
+    """The value that was probably meant, where there is one to suggest."""
+
+    def as_option(self, option: str) -> str:
+        """What to type for it on a command line, as half a sentence; empty if that is not known."""
+        whole = option if option.endswith(self.key) else f"{option}.{self.key}"
+        return f"; write {as_option(whole, self.meant[0])}" if self.meant else ""
+
+
+def wrong_value(place: str, what: str, *meant: Any) -> WrongValue:
+    """The error for the value of `place`, which is `Structure.key`."""
+    key = place.rpartition(".")[2]
+    error = WrongValue(f"{place}: {what}" + (f"; write {as_python(key, meant[0])}" if meant else ""))
+    error.key, error.what, error.meant = key, what, meant
+    return error
 
 
 class StrictMeta(msgspec.StructMeta):
@@ -70,7 +87,7 @@ def converted(value: Any, declared: Any, what: str) -> Any:
     """`value` as its declared type: an enum by name, a structure from a mapping, a list from a sequence."""
     if declared is Any:
         return value
-    options = typing.get_args(declared) if isinstance(declared, UnionType) else (declared,)
+    options = options_of(declared)
     if value is None and NoneType in options:
         return None
     for option in options:
@@ -82,8 +99,9 @@ def converted(value: Any, declared: Any, what: str) -> Any:
         return value
     try:
         return msgspec.convert(value, declared)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"{what}: {error}; got {value!r}") from None
+    except msgspec.ValidationError:
+        wrong = f"{form_of(declared)} is wanted, not {said(value)}"
+        raise wrong_value(what, wrong, meant(declared, value)) from None
 
 
 def _enum(value: Any, declared: type[enum.Enum], what: str) -> enum.Enum:
@@ -98,15 +116,16 @@ def _enum(value: Any, declared: type[enum.Enum], what: str) -> enum.Enum:
         return declared(value)
     known = declared.__members__
     hint = nearest(value, known) if isinstance(value, str) else nearest("", known)
-    raise ConfigError(f"{what}: no {declared.__name__} {value!r}{hint}")
+    raise wrong_value(what, f"no {declared.__name__} {value!r}{hint}")
 
 
-def from_text(text: str) -> Any:
-    """A value as written on a command line: JSON where it is JSON, else the text itself."""
+def from_text(text: str, declared: Any = Any) -> Any:
+    """A value as written on a command line: JSON where it is JSON and no text is wanted, else the text."""
     try:
-        return json.loads(text)
+        value = json.loads(text)
     except ValueError:
-        return {"True": True, "False": False, "None": None}.get(text, text)
+        value = {"True": True, "False": False, "None": None}.get(text, text)
+    return text if str in options_of(declared) and not isinstance(value, (str, NoneType)) else value
 
 
 def shown(value: Any) -> str:

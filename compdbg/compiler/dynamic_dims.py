@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from compdbg.compiler.config import DynamicShapesType
-from compdbg.compiler.config_values import nearest
+from compdbg.compiler.near_names import nearest
 
 DimSpec = int | Sequence[int] | Mapping[int, str]
 DynamicArgDims = Mapping[str, DimSpec]

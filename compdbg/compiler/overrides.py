@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from compdbg.compiler.config import CompilationConfig, CompilationMode, CUDAGraphMode
-from compdbg.compiler.config_values import ConfigError, Strict, field_type, from_text, nearest, shown
+from compdbg.compiler.config_values import ConfigError, Strict, WrongValue, field_type, from_text, shown
+from compdbg.compiler.near_names import near_names, nearest
 
 CC = "COMPDBG_CC"
 """A JSON object: dotted key -> the value's text, as `compdbg run` passes it on."""
@@ -63,7 +64,8 @@ def apply_overrides(
     for variable in VARIABLES:
         config = _from_variable(config, variable, outside, changes)
     for key, text in command_line(outside).items():
-        for name, value in _SHORTHANDS.get(key, {key: from_text(text)}).items():
+        check_key(key)
+        for name, value in (_SHORTHANDS.get(key) or {key: value_of(key, text)}).items():
             if key in _SHORTHANDS and from_text(text) in (False, 0):
                 continue
             flag = f"-cc.{key}" if key not in _SHORTHANDS else f"--{key.replace('_', '-')}"
@@ -91,7 +93,30 @@ def check_key(key: str) -> None:
         return
     known = sorted([*all_keys(CompilationConfig), *_SHORTHANDS])
     if key not in known and key.partition(".")[0] != "inductor_compile_config":
-        raise ConfigError(f"no configuration key {key!r}{nearest(key, known)}")
+        raise ConfigError(f"no configuration key {key!r}{_nearest_key(key, known)}")
+
+
+def _nearest_key(key: str, known: list[str]) -> str:
+    """What was probably meant, of the same structure or of another; else the keys of that structure."""
+    owners = {each: each.rpartition(".")[0] for each in known}
+    owner = key.rpartition(".")[0]
+    beside = [each for each in known if owners[each] == (owner if owner in owners.values() else "")]
+    for keys in (beside, known):
+        if near_names(key, keys):
+            return nearest(key, keys)
+    structures = {*owners.values(), "inductor_compile_config"}
+    return nearest("", [f"{each}.KEY" if each in structures else each for each in beside])
+
+
+def value_of(key: str, text: str) -> Any:
+    """The value of a `-cc.` key from its text, as far as the key's type decides that."""
+    owner: Any = CompilationConfig
+    *names, last = key.split(".")
+    for name in names:
+        owner = field_type(owner, name)
+        if not (isinstance(owner, type) and issubclass(owner, Strict)):
+            return from_text(text)
+    return from_text(text, field_type(owner, last))
 
 
 def all_keys(cls: type[Strict], prefix: str = "") -> list[str]:
@@ -151,7 +176,10 @@ def _set(
     config: CompilationConfig, key: str, value: Any, by: str, why: str, changes: list[Change]
 ) -> CompilationConfig:
     before = get(config, key) if key in all_keys(CompilationConfig) else None
-    config = replaced(config, key, value)
+    try:
+        config = replaced(config, key, value)
+    except WrongValue as error:
+        raise ConfigError(f"{by}: {error.what}{error.as_option(f'-cc.{key}')}") from None
     after = get(config, key)
     changes.append(Change(key, shown(before), shown(after), by, why))
     return config

@@ -63,11 +63,17 @@ def test_values_are_converted_from_what_people_write():
         ({"mode": True}, "no CompilationMode True"),
         ({"cudagraph_mode": "PIECEWIS"}, "did you mean 'PIECEWISE'?"),
         ({"cudagraph_capture_sizes": [0, 4]}, "sizes start at 1; got [0]"),
-        ({"cudagraph_capture_sizes": "4"}, "Expected `array | null`, got `str`; got '4'"),
-        ({"compile_sizes": ["all"]}, "'all' is neither a size nor 'cudagraph_capture_sizes'"),
+        (
+            {"cudagraph_capture_sizes": "4"},
+            "a list of numbers is wanted, not the text '4'; write cudagraph_capture_sizes=[4]",
+        ),
+        (
+            {"compile_sizes": ["all"]},
+            "a list of numbers or 'cudagraph_capture_sizes' is wanted, not the list ['all']",
+        ),
         ({"compile_ranges": [(4, 1)]}, "(4, 1) is not a range of sizes from 1 on"),
         ({"compile_ranges": [(1, 5), (5, 9)]}, "(5, 9) overlaps the range that ends at 5"),
-        ({"backend": 3}, "CompilationConfig.backend: Expected `str`, got `int`; got 3"),
+        ({"backend": 3}, "CompilationConfig.backend: a text is wanted, not the number 3"),
         (
             {"pass_config": {"fuse_norm": True}},
             "PassConfig has no 'fuse_norm'; did you mean 'fuse_norm_quant'?",

@@ -48,7 +48,7 @@ class TestUsage:
             (["-o", "program.py", "program.py"], "program.py is not a folder"),
             (["-cc.bakend=eager", "program.py"], "no configuration key 'bakend'; did you mean 'backend'?"),
             (["-cc.backend", "program.py"], "-cc.backend needs =VALUE"),
-            (["--cc.mode=SOME", "program.py"], "--cc.mode: "),
+            (["--cc.mode=SOME", "program.py"], "--cc.mode=SOME: no CompilationMode 'SOME'"),
             (["--enforce-eager=1", "program.py"], "--enforce-eager takes no value"),
         ],
         ids=lambda value: " ".join(value) if isinstance(value, list) else "",

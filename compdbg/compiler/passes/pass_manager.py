@@ -19,7 +19,8 @@ from torch.fx.passes.graph_transform_observer import GraphTransformObserver
 
 from compdbg import probe
 from compdbg.compiler.config import CompilationConfig, DynamicShapesType, PassConfig
-from compdbg.compiler.config_values import ConfigError, nearest
+from compdbg.compiler.config_values import ConfigError
+from compdbg.compiler.near_names import nearest
 from compdbg.compiler.passes.attempts import Attempts
 from compdbg.compiler.passes.fusion.fusion_pass import FusionPass
 from compdbg.compiler.passes.inductor_pass import InductorPass, as_pass, get_pass_context, hash_dict

@@ -15,7 +15,8 @@ import torch
 from torch import fx
 
 from compdbg import probe
-from compdbg.compiler.config_values import ConfigError, nearest
+from compdbg.compiler.config_values import ConfigError
+from compdbg.compiler.near_names import nearest
 from compdbg.compiler.passes.inductor_pass import InductorPass, as_pass, get_pass_context, hash_dict
 from compdbg.compiler.ranges import Range
 from compdbg.events import PassRun, Where
