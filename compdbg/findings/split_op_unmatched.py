@@ -38,11 +38,7 @@ def _severity(op: UnmatchedOp) -> Severity:
 
 
 def _cause(op: UnmatchedOp) -> str:
-    where = f"in {counted(len(op.graphs), 'graph')} ({listed(op.graphs)})"
-    registered = (
-        "is registered, but no call of it was traced" if op.exists else "is not registered with torch"
-    )
-    what = f"The operator {registered} {where}. " if op.exists else f"The operator {registered}. "
+    what = _what(op)
     if op.matched:
         return what + f"The graph is split at {listed(op.matched)} only."
     return (
@@ -50,7 +46,20 @@ def _cause(op: UnmatchedOp) -> str:
     )
 
 
+def _what(op: UnmatchedOp) -> str:
+    graphs = f"{counted(len(op.graphs), 'graph')} ({listed(op.graphs)})"
+    if op.exists:
+        return f"The operator is registered, but no call of it was traced in {graphs}. "
+    if op.nearest:
+        return f"No operator is called {op.name!r}; {op.nearest!r} is called in {graphs}. "
+    return (
+        f"No operator of that name is registered with torch, nor one with a name like it called in {graphs}. "
+    )
+
+
 def _advice(op: UnmatchedOp) -> str:
+    if op.nearest in op.matched:
+        return f"Drop the name: {op.nearest!r} is in the list."
     if op.nearest:
         return f"Write {op.nearest!r}. Names are `namespace::operator`, as torch registers them."
     if op.exists:

@@ -223,6 +223,39 @@ class TestSplits:
         assert found(unmatched) == [("split-op-unmatched", "warning")]
         assert found(unmatched, split) == []
 
+    @pytest.mark.parametrize(
+        ("name", "cause", "advice"),
+        [
+            (
+                SplitOpUnmatched(graph="M", name="ns::atention", nearest="ns::attention"),
+                "No operator is called 'ns::atention'; 'ns::attention' is called in 1 graph (M). None of the",
+                "Write 'ns::attention'.",
+            ),
+            (
+                SplitOpUnmatched(
+                    graph="M", name="ns::atention", nearest="ns::attention", matched=["ns::attention"]
+                ),
+                "No operator is called 'ns::atention'; 'ns::attention' is called in 1 graph (M). "
+                "The graph is split at ns::attention only.",
+                "Drop the name: 'ns::attention' is in the list.",
+            ),
+            (
+                SplitOpUnmatched(graph="M", name="other::one"),
+                "No operator of that name is registered with torch, nor one with a name like it called in",
+                "Write the name as `namespace::operator`",
+            ),
+            (
+                SplitOpUnmatched(graph="M", name="ns::mamba", exists=True),
+                "The operator is registered, but no call of it was traced in 1 graph (M).",
+                "Drop the name, or check",
+            ),
+        ],
+    )
+    def test_a_name_that_matches_nothing_is_told_by_what_is_wrong_with_it(self, name, cause, advice):
+        finding = only(name)
+        assert finding.cause.startswith(cause)
+        assert finding.suggestion.startswith(advice)
+
     def test_a_list_for_several_models(self):
         name = SplitOpUnmatched(graph="M", name="ns::mamba", exists=True, matched=["ns::attention"])
         assert found(name) == [("split-op-unmatched", "info")]
