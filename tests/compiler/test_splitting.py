@@ -198,7 +198,9 @@ def test_grad_mode_inside_the_graph_is_kept_and_gradients_flow_around_it():
     assert torch.is_grad_enabled()
 
 
-def test_a_name_that_matches_nothing_is_said_with_the_nearest(caplog):
+def test_a_name_that_matches_nothing_is_said_with_the_nearest(caplog, monkeypatch):
+    monkeypatch.setenv("COMPDBG_DISABLE_COMPILE_CACHE", "1")
+
     def forward(self, x):
         return torch.ops.core.attention(self.linear(x))
 
