@@ -6,8 +6,11 @@ import operator
 
 import pytest
 import torch
+from torch import nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
+from compdbg.compiler import CompilationConfig, CUDAGraphMode, support_torch_compile, use_config
 from compdbg.compiler.effects import written_inputs
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")]
@@ -43,9 +46,93 @@ def library():
         (lambda x: torch._foreach_add_([x[0], x[1]], 1), {"l_x_"}),
         (lambda x: torch.ops.effects_test.put(x[1:], 2.0), {"l_x_"}),
         (lambda x: torch.ops.effects_test.put(x, torch.ones(())), {"l_x_"}),
+        (lambda x: F.relu(x, True), {"l_x_"}),
+        (lambda x: F.dropout(x, 0.5, True, True), {"l_x_"}),
+        (lambda x: x.__iadd__(1), {"l_x_"}),
+        (lambda x: x.numpy().fill(2), {"l_x_"}),
+        (lambda x: torch.func.vmap(lambda row: row[1:].mul_(2))(x[1:]), {"l_x_"}),
+        (lambda x: torch.sort(x, out=(torch.empty(4, 4), torch.empty(4, 4, dtype=torch.long))), set()),
+        (lambda x: torch.ops.aten.add(x, x, out=torch.empty(4, 4)), set()),
+        (lambda x: F.batch_norm(torch.ones(2, 4), x[0], x[1], training=True), {"l_x_"}),
+        (lambda x: F.batch_norm(torch.ones(2, 4), x[0], x[1]), set()),
+        (lambda x: torch.batch_norm(x, None, None, x[0], x[1], True, 0.1, 0.1, False), {"l_x_"}),
+        (lambda x: F.embedding(torch.zeros(2, dtype=torch.long), x, max_norm=1.0), {"l_x_"}),
+        (lambda x: observed(torch.ones(4), x), {"l_x_"}),
     ],
 )
 def test_writes_of_every_kind(writes, written):
+    assert written_inputs(graph_of(writes, torch.ones(4, 4))) == written
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_writes_within_a_branch_a_loop_and_a_checkpoint(mode):
+    with mode():
+        graph = graph_of(inner_writes, *(torch.ones(3) for _ in range(5)))
+    assert written_inputs(graph) == {"l_branch_", "l_loop_", "l_rows_", "l_again_"}
+
+
+def test_tensors_that_lie_inside_memory_were_not_written_to():
+    with torch.inference_mode():
+        inside = torch.ones(3, 4)[1:]
+        assert written_inputs(graph_of(lambda x: x + 1, inside)) == set()
+        assert written_inputs(graph_of(lambda x: x.add_(1), inside)) == {"l_x_"}
+        packed = torch.ones(6, 4)
+        parts = [packed[:2], packed[2:4], packed[4:]]
+        assert written_inputs(graph_of(lambda q, k, v: q + k + v, *parts)) == set()
+    assert written_inputs(graph_of(lambda x: x + 1, torch.ones(3, 4)[1:])) == set()
+
+
+@pytest.mark.parametrize("mode", ["PIECEWISE", "FULL"])
+def test_what_a_captured_call_writes_within_a_branch_is_written_for_the_caller(mode):
+    config = CompilationConfig(
+        backend="eager", cudagraph_mode=CUDAGraphMode[mode], cudagraph_capture_sizes=[4, 8]
+    )
+    with use_config(config):
+        model = InBranch()
+    with torch.inference_mode():
+        for rows in (3, 3, 3, 4, 8, 9):
+            x, seen = torch.full((rows, 2), 2.0), torch.full((rows, 2), 5.0)
+            assert torch.equal(model(x, seen), torch.full((rows, 2), 12.0))
+            assert torch.equal(seen, torch.full((rows, 2), 6.0))
+
+
+@support_torch_compile(dynamic_arg_dims={"x": 0, "seen": 0})
+class InBranch(nn.Module):
+    def forward(self, x, seen):
+        def add(taken):
+            taken.add_(1)
+            return taken * 2
+
+        return torch.cond(x.sum() > 0, add, torch.clone, (seen,))
+
+
+def observed(x, state):
+    """Keeps the least and the largest value that it has seen, as an operator without an underscore."""
+    on, zero_point = torch.ones(1, dtype=torch.long), torch.zeros(1, dtype=torch.int32)
+    low, high, scale = state[0, :1], state[0, 1:2], state[0, 2:3]
+    return torch.fused_moving_avg_obs_fake_quant(x, on, on, low, high, scale, zero_point, 0.1, 0, 255, -1)
+
+
+def inner_writes(x, branch, loop, rows, again):
+    def add(taken):
+        taken[1:].add_(1)
+        rows.add_(1)
+        return taken * 2
+
+    def double(i):
+        loop.mul_(2)
+        return (i + 1,)
+
+    def stepped(taken):
+        return taken.add_(1) * 2
+
+    torch.while_loop(lambda i: i < 3, double, (torch.tensor(0),))
+    return torch.cond(x.sum() > 0, add, torch.clone, (branch,)) + checkpoint(
+        stepped, again, use_reentrant=False
+    )
+
+
+def graph_of(function, *inputs):
     graphs = []
 
     def backend(module, inputs):
@@ -53,5 +140,5 @@ def test_writes_of_every_kind(writes, written):
         return module.forward
 
     torch._dynamo.reset()
-    torch.compile(writes, backend=backend, fullgraph=True)(torch.ones(4, 4))
-    assert written_inputs(graphs[0]) == written
+    torch.compile(function, backend=backend, fullgraph=True)(*inputs)
+    return graphs[0]
