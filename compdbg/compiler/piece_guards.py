@@ -42,7 +42,7 @@ def added_guards(
     ready: Ready, symbols: Sequence[sympy.Symbol], traced: TracedSizes, compile_range: Range
 ) -> tuple[SizeGuard, ...]:
     """What a compile assumed about sizes that neither its range nor the trace says already."""
-    here = {ready.sizes[symbol].node.expr: symbol for symbol in symbols if _varies(ready.sizes.get(symbol))}
+    here = {new: old for new, old in ready.names.items() if old in symbols}
     names = {new: sympy.Symbol(f"z{symbols.index(old)}", integer=True) for new, old in here.items()}
     by_trace = {old: names[new] for new, old in here.items()}
     known = {guard.xreplace(by_trace) for guard in traced.guards}
@@ -58,10 +58,6 @@ def added_guards(
             continue
         found[str(expr)] = SizeGuard(str(expr), _layer(guard), of_batch)
     return tuple(found.values())
-
-
-def _varies(size: Any) -> bool:
-    return size is not None and not isinstance(size, int)
 
 
 def _holds_within(expr: Any, within: Range) -> bool:

@@ -40,6 +40,8 @@ class Ready(Struct):
     environment: ShapeEnv
     sizes: dict[sympy.Symbol, Any]
     """Symbol of the trace -> the size that stands for it here: an int or a symbol."""
+    names: dict[sympy.Expr, sympy.Symbol]
+    """Symbol here -> that of the trace; a size that was specialised no longer tells its symbol."""
     lifted: list[torch.SymInt]
 
     @property
@@ -75,8 +77,11 @@ def made_ready(
                 inputs.append(constants[-1])
             else:
                 inputs.append(made.value(value_of(node)))
+        names = {
+            size.node.expr: symbol for symbol, size in made.sizes.items() if isinstance(size, torch.SymInt)
+        }
         _Propagate(ready, mode).run(*inputs)
-    return Ready(ready, inputs, environment, made.sizes, constants)
+    return Ready(ready, inputs, environment, made.sizes, names, constants)
 
 
 def _make_module(module: fx.GraphModule, graph: fx.Graph) -> fx.GraphModule:

@@ -121,8 +121,17 @@ class OnlyFours(EagerAdaptor):
         return None
 
 
-def only_fours(first, **config):
-    register_compiler("only fours", lambda config: OnlyFours())
+class OnlyTheFirst(EagerAdaptor):
+    """Takes the size for a number, which is then no symbol to the compiler any more."""
+
+    def compile(self, graph, example_inputs, options):
+        x = next(given for given in example_inputs if isinstance(given, torch.Tensor))
+        assert int(x.shape[0]) > 1
+        return super().compile(graph, example_inputs, options)
+
+
+def only_fours(first, compiler=OnlyFours, **config):
+    register_compiler("only fours", lambda config: compiler())
 
     @support_torch_compile(dynamic_arg_dims={"x": 0})
     class Model(nn.Module):
@@ -152,6 +161,16 @@ def test_and_is_a_dropped_guard_on_later_calls():
     assert (guard.type, guard.expr, guard.kept) == ("SHAPE_ENV", "Eq(Mod(L['x'].size()[0], 4), 0)", False)
     (violation,) = heard.of(GuardViolation)
     assert (violation.name, violation.seen, violation.effect) == ("x.shape[0]", "x.shape[0] = 5", "unknown")
+    probe.set_sink(None)
+
+
+def test_a_size_that_a_compiler_takes_for_a_number_is_one_too():
+    model, heard = only_fours(8, OnlyTheFirst)
+    compare(model, 8)
+    assert heard.of(GuardViolation) == []
+    compare(model, 9)
+    (violation,) = heard.of(GuardViolation)
+    assert (violation.expr, violation.seen) == ("Eq(L['x'].size()[0], 8)", "x.shape[0] = 9")
     probe.set_sink(None)
 
 
