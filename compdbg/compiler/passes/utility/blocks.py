@@ -34,6 +34,7 @@ from compdbg.compiler.passes.fusion.fusion_pass import (
     trace_pattern,
 )
 from compdbg.compiler.passes.inductor_pass import InductorPass
+from compdbg.compiler.passes.lines import hand_on
 
 _WIDE, _HALF = (torch.float32,), (torch.bfloat16, torch.float16)
 
@@ -106,9 +107,10 @@ def _unfold(graph: fx.Graph, node: fx.Node, function: Callable[..., Any]) -> Non
 
     with values[0].fake_mode:
         traced = trace_pattern(with_constants, values)
-    inputs = traced.graph.find_nodes(op="placeholder")
+    copies = dict(zip(traced.graph.find_nodes(op="placeholder"), tensors, strict=True))
     with graph.inserting_before(node):
-        made = graph.graph_copy(traced.graph, dict(zip(inputs, tensors, strict=True)))
+        made = graph.graph_copy(traced.graph, copies)
+    hand_on(node, *(copy for copy in copies.values() if copy not in tensors))
     if isinstance(made, fx.Node):
         node.replace_all_uses_with(made)
     else:
