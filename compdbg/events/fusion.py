@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Literal
 
 from msgspec import Struct
@@ -100,7 +101,8 @@ class MatchAttempt(Event, frozen=True):
     """One pattern tried at one anchor node of one graph. `outcome`: `matched`, `missed`, `discarded`.
 
     `near` says that, besides the anchor, another op of the pattern stands within 4 hops of where
-    matching stopped: only then is a site that nothing took a miss.
+    matching stopped, or, of a pattern of common ops, most of them: only then is a site that nothing
+    took a miss.
     """
 
     pass_id: str
@@ -113,12 +115,18 @@ class MatchAttempt(Event, frozen=True):
     near: bool = False
     near_nodes: list[str] = []
     """The nodes of those ops, matched or close by, nearest first: who else took them matters."""
+    near_enough: int = 1
+    """How many of those nodes it takes: of ops that are everywhere, all but a few."""
     miss: NearMiss | None = None
     where: Where | None = None
     """The user's line of the anchor."""
     consumed: list[str] = []
     """Of a match: the nodes that it replaced."""
     compile_id: str | None = None
+
+    def is_near_without(self, taken: Container[str]) -> bool:
+        """Whether enough is near, where other matches took the nodes `taken`."""
+        return self.near and sum(name not in taken for name in self.near_nodes) >= self.near_enough
 
 
 class PatternProblem(Event, frozen=True):

@@ -1,4 +1,4 @@
-"""`fusion-missed`: an anchor that no pattern took, with another op of the pattern close by."""
+"""`fusion-missed`: an anchor that no pattern took, with more of the pattern close by."""
 
 from __future__ import annotations
 
@@ -101,10 +101,15 @@ def _cause(applied: Applied, nearest: Attempt, miss: NearMiss, fired: int) -> st
         f"{miss.pattern_nodes} nodes ({miss.reason}, {_STAGES.get(miss.stage, miss.stage)}).",
     ]
     if miss.detail:
-        parts.append(f"{miss.detail[0].upper()}{miss.detail[1:]}.")
+        parts.append(f"{_sentence(miss.detail)}.")
     if fired:
         parts.append(f"At {_counted(fired)} the pass fired.")
     return " ".join(parts)
+
+
+def _sentence(detail: str) -> str:
+    """A place alone, `model.py:12`, stays as it is written."""
+    return f"{detail[0].upper()}{detail[1:]}" if " " in detail else f"See {detail}"
 
 
 def _defined(pattern: Pattern | None) -> str:

@@ -13,6 +13,7 @@ from compdbg.events import MatchAttempt, NearMiss, PatternPass, ReplacementWrong
 from compdbg.hooks import current
 from compdbg.hooks.pattern_matcher_entries import EntryInfo, is_custom, replacement_place
 from compdbg.hooks.pattern_matcher_misses import (
+    Near,
     Tried,
     at_first_stage,
     checked_away,
@@ -200,7 +201,7 @@ class Applying:
     def as_record(self, event: PatternPass) -> PatternPass:
         """The same with all patterns and what each left, to be kept with the artifact in a cache."""
         taken = {name for a in self.attempts if a.outcome == "matched" for name in (*a.consumed, a.anchor)}
-        left = [a for a in self.attempts if a.anchor not in taken and not taken.issuperset(a.near_nodes)]
+        left = [a for a in self.attempts if a.anchor not in taken and a.is_near_without(taken)]
         return msgspec.structs.replace(
             event,
             patterns=[entry.as_event() for entry, _ in self.info.noted_patterns()],
@@ -216,13 +217,13 @@ class Applying:
         return turn
 
     def _fired(self, tried: Tried, match: Any) -> None:
-        self._note(tried, "matched", [], None, [node.name for node in match.nodes])
+        self._note(tried, "matched", Near(), None, [node.name for node in match.nodes])
 
     def _note(
         self,
         tried: Tried,
         outcome: str,
-        near: list[str],
+        near: Near,
         miss: NearMiss | None,
         consumed: list[str] | None = None,
     ) -> None:
@@ -236,8 +237,9 @@ class Applying:
                 graph_id=self.graph_id,
                 anchor=site.name,
                 outcome=outcome,
-                near=bool(near) or outcome == "matched",
-                near_nodes=near,
+                near=bool(near.names) or outcome == "matched",
+                near_nodes=near.names,
+                near_enough=near.enough,
                 miss=miss,
                 where=self._line(tried.node) or self._line(site),
                 consumed=consumed or [],

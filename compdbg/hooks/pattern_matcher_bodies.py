@@ -16,7 +16,7 @@ from typing import Any
 from msgspec import Struct
 
 from compdbg.hooks.pattern_matcher_entries import cells
-from compdbg.hooks.pattern_matcher_sites import is_trivial
+from compdbg.hooks.pattern_matcher_kinds import is_trivial
 from compdbg.hooks.pattern_matcher_words import base_name, is_node
 
 MIN_OPS = 3

@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from compdbg.events import Pattern, Where
+from compdbg.hooks.pattern_matcher_likeness import Part, parts_of
 from compdbg.hooks.pattern_matcher_owner import is_torchs_own
 from compdbg.hooks.pattern_matcher_sites import PatternOps, ops_of
 from compdbg.hooks.pattern_matcher_steps import steps_of
@@ -23,6 +24,7 @@ class EntryInfo(Struct):
     name: str
     where: Where | None
     ops: PatternOps
+    parts: tuple[Part, ...]
     custom: bool
     steps: list[str]
     retraces: bool
@@ -58,6 +60,7 @@ def describe_entries(entries: list[Any]) -> list[EntryInfo]:
             name=name,
             where=of_code(function.__code__) if hasattr(function, "__code__") else None,
             ops=ops_of(entry.pattern),
+            parts=parts_of(entry.pattern),
             custom=is_custom(entry),
             steps=steps_of(entry.pattern),
             retraces=torch_check(entry) is not None,

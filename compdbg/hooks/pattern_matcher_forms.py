@@ -14,7 +14,8 @@ from typing import Any
 from msgspec import Struct
 
 from compdbg.hooks.pattern_matcher_bodies import Body, body_of, consumers, producers
-from compdbg.hooks.pattern_matcher_sites import HOPS, PatternOps, is_trivial
+from compdbg.hooks.pattern_matcher_kinds import is_trivial
+from compdbg.hooks.pattern_matcher_sites import HOPS, PatternOps
 from compdbg.hooks.pattern_matcher_words import base_name, found, op_name
 
 

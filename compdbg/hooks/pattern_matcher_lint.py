@@ -18,7 +18,7 @@ from typing import Any
 from msgspec import Struct
 
 from compdbg.hooks.pattern_matcher_bodies import calls_of
-from compdbg.hooks.pattern_matcher_sites import is_trivial
+from compdbg.hooks.pattern_matcher_kinds import is_trivial
 from compdbg.hooks.pattern_matcher_trace import find_stop
 from compdbg.hooks.pattern_matcher_words import base_name, op_name
 

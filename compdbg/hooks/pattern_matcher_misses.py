@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
 from compdbg.events import NearMiss, Reason, Where
 from compdbg.hooks.base import report_error
 from compdbg.hooks.pattern_matcher_entries import EntryInfo, cells, function_name, unwrapped
+from compdbg.hooks.pattern_matcher_kinds import is_common
+from compdbg.hooks.pattern_matcher_likeness import evidence
 from compdbg.hooks.pattern_matcher_lint import registration_of
 from compdbg.hooks.pattern_matcher_reasons import Stop
-from compdbg.hooks.pattern_matcher_sites import is_anchor, nodes_near, site_of
+from compdbg.hooks.pattern_matcher_sites import is_anchor, site_of
 from compdbg.hooks.pattern_matcher_trace import differing_ops, find_stop, second_reason
 from compdbg.hooks.pattern_matcher_words import described, op_name
 from compdbg.hooks.userline import of_node
 
-Ended = tuple[list[str], NearMiss | None]
-"""The nodes of the pattern's other ops that are near, and where matching stopped."""
-
 MAX_NEAR = 16
 _MAX_DETAIL = 300
+
+
+class Near(NamedTuple):
+    """Names of nodes of the pattern's other ops, and how many of them make a near miss."""
+
+    names: list[str] = []
+    enough: int = 1
+
+
+Ended = tuple[Near, NearMiss | None]
+"""What of the pattern's other ops is near, and where matching stopped."""
 
 
 class Tried(Struct):
@@ -39,17 +49,17 @@ def examined(look: Callable[..., Ended], tried: Tried, *more: Any) -> Ended:
         return look(tried, *more)
     except Exception as error:
         report_error("pattern_matcher", error)
-        return [], NearMiss(reason="other", stage="first", detail="the attempt could not be looked into")
+        return Near(), NearMiss(reason="other", stage="first", detail="the attempt could not be looked into")
 
 
 def at_first_stage(tried: Tried) -> Ended:
     """The loose match failed. An anchor that, looked through, is another op is no site at all."""
     if not is_anchor(tried.node, tried.entry.ops):
-        return [], None
+        return Near(), None
     stop = find_stop(tried.matcher, tried.pattern, tried.node)
     if stop is None:
-        return [], None
-    return _near(tried, stop), _miss(tried, stop, stop.reason, "first")
+        return Near(), None
+    return _ended(tried, stop, stop.reason, "first")
 
 
 def checked_away(
@@ -79,7 +89,7 @@ def checked_away(
     if reason in ("dtype-mismatch", "shape-mismatch"):
         ops = ", ".join(sorted(map(op_name, differing_ops(tried.pattern, pattern))))
         stop.detail = f"traced at the real inputs, the pattern differs by {ops} from what was registered"
-    return _near(tried, stop), _miss(tried, stop, reason, "second")
+    return _ended(tried, stop, reason, "second")
 
 
 def discarded(tried: Tried, match: Any) -> Ended:
@@ -99,7 +109,7 @@ def discarded(tried: Tried, match: Any) -> Ended:
 def unsupported(tried: Tried) -> Ended:
     """torch skipped the anchor before it tried the pattern, for the dtype of its values."""
     if not is_anchor(tried.node, tried.entry.ops):
-        return [], None
+        return Near(), None
     stop = find_stop(tried.matcher, tried.pattern, tried.node)
     dtypes = {str(d) for n in [tried.node, *tried.node.all_input_nodes] if (d := _dtype(n)) is not None}
     wanted = "a dtype that Inductor generates code for"
@@ -132,13 +142,13 @@ def _whole(tried: Tried, reason: Reason, stage: str, wanted: str, found: str, de
         where=of_node(tried.node),
         detail=detail[:_MAX_DETAIL],
     )
-    near = nodes_near(tried.node, tried.node, ops, (), False)
-    return [node.name for node in near[:MAX_NEAR]], miss
+    return _evidence(tried, tried.node, [], False), miss
 
 
-def _miss(tried: Tried, stop: Stop, reason: Reason, stage: str) -> NearMiss:
-    node = stop.node
-    return NearMiss(
+def _ended(tried: Tried, stop: Stop, reason: Reason, stage: str) -> Ended:
+    node, near = stop.node, _near(tried, stop)
+    crosses = stop.boundary == "input" and (near.names or _is_rare(tried, stop.wanted))
+    miss = NearMiss(
         reason=reason,
         stage=stage,
         node=node.name,
@@ -149,8 +159,14 @@ def _miss(tried: Tried, stop: Stop, reason: Reason, stage: str) -> NearMiss:
         where=of_node(node) or of_node(tried.node),
         detail=stop.detail[:_MAX_DETAIL],
         boundary=stop.boundary,
-        edge_index=_input_index(node) if stop.boundary == "input" else None,
+        edge_index=_input_index(node) if crosses else None,
     )
+    return near, miss
+
+
+def _is_rare(tried: Tried, wanted: str) -> bool:
+    """Whether an op that is looked for beyond a split's edge would show the pattern by itself."""
+    return any(op_name(t) in wanted for part in tried.entry.parts for t in part.targets if not is_common(t))
 
 
 def _input_index(placeholder: Any) -> int:
@@ -158,9 +174,15 @@ def _input_index(placeholder: Any) -> int:
     return next(i for i, node in enumerate(inputs) if node is placeholder)
 
 
-def _near(tried: Tried, stop: Stop) -> list[str]:
-    near = nodes_near(tried.node, stop.node, tried.entry.ops, stop.matched, stop.downstream)
-    return [node.name for node in near[:MAX_NEAR]]
+def _near(tried: Tried, stop: Stop) -> Near:
+    return _evidence(tried, stop.node, stop.matched, stop.downstream)
+
+
+def _evidence(tried: Tried, stopped: Any, matched: list[Any], downstream: bool) -> Near:
+    entry = tried.entry
+    nodes, enough = evidence(tried.node, stopped, entry.ops, entry.parts, matched, downstream)
+    names = [node.name for node in nodes[:MAX_NEAR]]
+    return Near(names, max(1, enough - max(0, len(nodes) - MAX_NEAR)))
 
 
 def _dtypes_differ(tried: Tried, stop: Stop) -> bool:

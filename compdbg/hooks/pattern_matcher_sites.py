@@ -6,29 +6,17 @@ nodes are read by their attributes, so that nothing of torch needs to be importe
 
 from __future__ import annotations
 
-import functools
 import operator
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from msgspec import Struct
 
-from compdbg.hooks.pattern_matcher_words import base_name, callee, is_auto_functionalized, is_node, is_op
+from compdbg.hooks.pattern_matcher_kinds import is_common, is_trivial
+from compdbg.hooks.pattern_matcher_words import callee, is_auto_functionalized, is_node, is_op
 
 HOPS = 4
 """How far from where matching stopped another op of the pattern may stand, for a miss."""
-
-_VIEWS = {
-    "view", "reshape", "_reshape_alias", "_unsafe_view", "expand", "expand_as", "permute", "transpose",
-    "t", "swapaxes", "movedim", "unsqueeze", "squeeze", "slice", "select", "narrow", "alias", "as_strided",
-    "detach", "split", "split_with_sizes", "unbind", "chunk", "flatten", "unflatten", "view_as", "view_of",
-    "broadcast_in_dim", "lift_fresh", "lift_fresh_copy", "contiguous", "T", "mT",
-}  # fmt: skip
-_CASTS = {
-    "convert_element_type", "_to_copy", "to", "type", "type_as", "float", "half", "bfloat16", "double",
-    "int", "long", "bool",
-}  # fmt: skip
-_NO_OPS = {"getitem", "getattr", "size", "sym_size", "sym_stride", "sym_numel"}
 
 
 class PatternOps(Struct, frozen=True):
@@ -37,8 +25,8 @@ class PatternOps(Struct, frozen=True):
     anchor: frozenset[Any]
     others: tuple[frozenset[Any], ...]
     telling: frozenset[Any]
-    """Targets that show the pattern's presence: of ops that are no view, cast or getitem. An op like
-    the anchor shows nothing where the pattern has others: `mul` of `mul` is everywhere."""
+    """Targets that show the pattern's presence by themselves: of ops that are no view, cast or getitem,
+    and not common. An op like the anchor shows nothing where the pattern has others."""
     nodes: int
     first: frozenset[Any]
     """What torch looks for in the graph: the anchor's targets, not looked through."""
@@ -53,11 +41,11 @@ def ops_of(pattern: Any) -> PatternOps:
     ops: list[frozenset[Any]] = []
     seen: set[int] = set()
     for expr in exprs:
-        through = _look_through(expr)
+        through = look_through(expr)
         if id(through) not in seen:
             seen.add(id(through))
-            ops.append(_targets(through))
-    anchor = _targets(_look_through(first)) if first is not None else frozenset()
+            ops.append(targets_of(through))
+    anchor = targets_of(look_through(first)) if first is not None else frozenset()
     targets = frozenset(first.fns) if first is not None else frozenset()
     telling = _telling(anchor, ops[1:])
     return PatternOps(anchor, tuple(ops[1:]), telling, len(exprs), targets, _siblings(pattern) & telling)
@@ -66,7 +54,7 @@ def ops_of(pattern: Any) -> PatternOps:
 def _telling(anchor: frozenset[Any], others: list[frozenset[Any]]) -> frozenset[Any]:
     real = [targets for targets in others if not all(map(is_trivial, targets))]
     unlike = [targets for targets in real if not targets & anchor]
-    return frozenset().union(*(unlike or real))
+    return frozenset().union(*(t for t in unlike or real if not all(map(is_common, t))))
 
 
 def _siblings(pattern: Any) -> frozenset[Any]:
@@ -74,8 +62,8 @@ def _siblings(pattern: Any) -> frozenset[Any]:
     if len(outputs) < 2:
         return frozenset()
     above = set(map(id, expressions(outputs[0])))
-    through = [_look_through(o) for o in outputs[1:] if is_op(o)]
-    return frozenset().union(*(_targets(o) for o in through if id(o) not in above))
+    through = [look_through(o) for o in outputs[1:] if is_op(o)]
+    return frozenset().union(*(targets_of(o) for o in through if id(o) not in above))
 
 
 def expressions(pattern: Any) -> Iterator[Any]:
@@ -100,13 +88,15 @@ def children(expr: Any) -> list[Any]:
     return [e for e in found if hasattr(e, "_match")]
 
 
-def _look_through(expr: Any) -> Any:
+def look_through(expr: Any) -> Any:
+    """The sub-pattern that a `getitem` takes its item from."""
     while operator.getitem in expr.fns and is_op(next(iter(getattr(expr, "args", ())), None)):
         expr = expr.args[0]
     return expr
 
 
-def _targets(expr: Any) -> frozenset[Any]:
+def targets_of(expr: Any) -> frozenset[Any]:
+    """What a sub-pattern calls, through `auto_functionalized`."""
     args = getattr(expr, "args", ())
     if args and is_auto_functionalized(expr.fns[0]) and not hasattr(args[0], "_match"):
         return frozenset((args[0],))
@@ -133,20 +123,6 @@ def target_of(node: Any) -> Any:
 def is_anchor(node: Any, ops: PatternOps) -> bool:
     """Whether a node that torch tries is, looked through, the pattern's anchor op at all."""
     return target_of(node) in ops.anchor or node.target in ops.anchor
-
-
-@functools.lru_cache(maxsize=4096)
-def is_trivial(target: Any) -> bool:
-    """A view, a cast or a getitem: no evidence that a pattern's computation is there."""
-    name = base_name(target)
-    if name in _VIEWS or name in _CASTS or name in _NO_OPS:
-        return True
-    returns = getattr(getattr(target, "_schema", None), "returns", ())
-    return any(r.alias_info is not None and not r.alias_info.is_write for r in returns)
-
-
-def is_cast(target: Any) -> bool:
-    return base_name(target) in _CASTS
 
 
 def nodes_near(

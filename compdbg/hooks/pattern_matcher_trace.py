@@ -12,8 +12,9 @@ from collections import Counter
 from typing import Any
 
 from compdbg.events import Reason
+from compdbg.hooks.pattern_matcher_kinds import is_cast, is_trivial
 from compdbg.hooks.pattern_matcher_reasons import Step, Stop, explain
-from compdbg.hooks.pattern_matcher_sites import expressions, is_cast, is_trivial
+from compdbg.hooks.pattern_matcher_sites import expressions
 from compdbg.hooks.pattern_matcher_words import is_node, is_op
 
 

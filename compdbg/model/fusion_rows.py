@@ -183,7 +183,7 @@ def _why(outcome: str, pattern: Pattern, matched: int, candidates: int, left: in
         return "another pattern fired at each of its sites"
     if not candidates:
         return f"no {anchors} in the graph"
-    return f"{candidates} {anchors} in the graph, and no other op of the pattern near"
+    return f"{candidates} {anchors} in the graph, and nothing else like the pattern there"
 
 
 def _anchors(pattern: Pattern) -> str:

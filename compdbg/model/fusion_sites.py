@@ -84,8 +84,8 @@ def build_sites(log: Log) -> list[Site]:
         known = tries.get(event.pattern)
         if known is None or known.event.outcome != "matched":
             miss = edges.read(event)
-            elsewhere = taken.get((header.process, event.graph_id), _NONE).issuperset(event.near_nodes)
-            near = (event.near and not elsewhere) or (miss is not None and miss.reason == "crosses-split")
+            near = event.is_near_without(taken.get((header.process, event.graph_id), _NONE))
+            near = near or (miss is not None and miss.reason == "crosses-split")
             tries[event.pattern] = Attempt(header.id, event, miss, near)
     keys = list(last)  # each is let go of when its site is made: there may be hundreds of thousands
     return _without_echoes([_site(key, tuple(last.pop(key).values()), taken) for key in keys])
