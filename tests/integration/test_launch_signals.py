@@ -31,16 +31,17 @@ while not seen and time.monotonic() < end:
 signal.sigtimedwait([], 0.3)  # a second delivery would come within this
 print(seen)
 """
-WAITS = "import time; print('ready', flush=True); time.sleep(20)"
+# Not one long sleep: a signal between Python's last look for one and its start would not end it.
+WAITS = "import time\nfor i in range(400): i or print('ready', flush=True); time.sleep(0.05)"
 CLEANS_UP = """
 import time
 try:
-    print("ready", flush=True); time.sleep(20)
+    for i in range(400): i or print("ready", flush=True); time.sleep(0.05)
 finally:
     time.sleep(0.3)
     print("cleaned up", flush=True)
 """
-SAYS_PID = "import os, time; print(os.getpid(), flush=True); time.sleep(20)"
+SAYS_PID = "import os, time\nfor i in range(400): i or print(os.getpid(), flush=True); time.sleep(0.05)"
 
 
 @contextlib.contextmanager
