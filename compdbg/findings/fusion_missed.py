@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import PurePath
 
 from compdbg.events import NearMiss, Pattern
 from compdbg.findings.base import Cost, Finding
+from compdbg.model.fusion import Fusion
 from compdbg.model.fusion_rows import Applied
 from compdbg.model.fusion_sites import Attempt, Site, grouped_by_reason
 from compdbg.model.run import Run
@@ -50,16 +51,19 @@ def fusion_missed(run: Run) -> Iterator[Finding]:
         ):
             by_pass.setdefault(applied.name, []).append((applied, site))
     for found in by_pass.values():
-        fired = _on_one_rank(applied for applied, site in found if site.state == "taken")
+        fired = _on_one_rank(fusion, [(applied, site) for applied, site in found if site.state == "taken"])
         owners = {id(site): applied for applied, site in found}
         for reason, group in grouped_by_reason(site for _, site in found).items():
-            sites = _on_one_rank(owners[id(site)] for site in group)
+            sites = _on_one_rank(fusion, [(owners[id(site)], site) for site in group])
             yield _finding(owners[id(group[0])], reason, group, sites, fired)
 
 
-def _on_one_rank(owners: Iterable[Applied]) -> int:
-    """How many there are on one rank: ranks do the same work, and count once."""
-    return max(Counter(applied.rank for applied in owners).values(), default=0)
+def _on_one_rank(fusion: Fusion, sites: list[tuple[Applied, Site]]) -> int:
+    """How many there are on one rank, as ranks do the same work; of twin pieces each counts."""
+    counts: Counter[int | None] = Counter()
+    for applied, site in sites:
+        counts[applied.rank] += fusion.pieces(site.graph)
+    return max(counts.values(), default=0)
 
 
 def _finding(applied: Applied, reason: str, sites: list[Site], count: int, fired: int) -> Finding:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from functools import cached_property
 
@@ -21,7 +21,8 @@ class PassFusion(Struct, frozen=True, kw_only=True):
     """One pass over all its graphs.
 
     `matched` counts one rank, shared twins of a piece each once more; None where it is not known,
-    because a cache served the compile and no record says how the cache was filled.
+    because a cache served the compile and no record says how the cache was filled. `left` counts
+    sites in the same way, each once however many patterns nearly took it.
     """
 
     name: str
@@ -29,6 +30,7 @@ class PassFusion(Struct, frozen=True, kw_only=True):
     outcome: str
     matched: int | None
     matched_by_rank: dict[str, int | None]
+    left: int
     rows: list[FusionRow]
     custom: bool
 
@@ -65,6 +67,7 @@ class Fusion:
         told = {(row.process, name) for row in known for name in (row.pass_, *row.pass_aliases)}
         found += known
         found += [idle_row(i) for i in self.idle if i.outcome != "cached" or (i.process, i.name) not in told]
+        found = [msgspec.structs.replace(r, pieces=self.pieces(r.graph)) for r in found]
         return sorted(found, key=lambda r: (not r.custom, r.pass_))
 
     def __iter__(self) -> Iterator[FusionRow]:
@@ -94,7 +97,29 @@ class Fusion:
         grouped: dict[str, list[FusionRow]] = defaultdict(list)
         for row in self.rows:
             grouped[row.pass_].append(row)
-        return [_pass(name, rows, self._twins) for name, rows in grouped.items()]
+        left = self._left()
+        return [_pass(name, rows, left) for name, rows in grouped.items()]
+
+    def _left(self) -> Counter[tuple[str, str]]:
+        """Sites that a pass left on a rank. Of a cached compile only what each pattern left is known."""
+        left: Counter[tuple[str, str]] = Counter()
+        for site in self.sites:
+            applied = self.applied.get((site.process, site.pass_id))
+            if applied is not None and site.state == "missed":
+                left[applied.name, _rank(applied.rank)] += self.pieces(site.graph)
+        cached: dict[tuple[str, str, str | None], int] = {}
+        for row in self.rows:
+            if row.outcome == "cached":
+                key = row.pass_, _rank(row.rank), row.graph
+                cached[key] = max(cached.get(key, 0), (row.sites_left or 0) * row.pieces)
+        for (name, rank, _), count in cached.items():
+            left[name, rank] += count
+        return left
+
+    def pieces(self, graph: str | None) -> int:
+        """How many pieces run what was compiled for a graph: it, and its twins."""
+        twins = self._twins.items()
+        return next((1 + n for piece, n in twins if f"{graph} ".startswith(f"{piece} ")), 1)
 
     @cached_property
     def _twins(self) -> dict[str, int]:
@@ -133,31 +158,31 @@ def _applied(log: Log) -> dict[tuple[str, str], Applied]:
     return found
 
 
-def _pass(name: str, rows: list[FusionRow], twins: dict[str, int]) -> PassFusion:
+def _pass(name: str, rows: list[FusionRow], left: Counter[tuple[str, str]]) -> PassFusion:
     by_rank: dict[str, list[FusionRow]] = defaultdict(list)
     for row in rows:
-        by_rank["" if row.rank is None else str(row.rank)].append(row)
-    matched = {rank: _matched(mine, twins) for rank, mine in by_rank.items()}
+        by_rank[_rank(row.rank)].append(row)
+    matched = {rank: _matched(mine) for rank, mine in by_rank.items()}
     return PassFusion(
         name=name,
         aliases=list(dict.fromkeys(alias for row in rows for alias in row.pass_aliases)),
         outcome=whole_outcome([row.outcome for row in rows]),
         matched=matched[min(matched)],
         matched_by_rank=matched,
+        left=left[name, min(matched)],
         rows=rows,
         custom=rows[0].custom,
     )
 
 
-def _matched(rows: list[FusionRow], twins: dict[str, int]) -> int | None:
+def _rank(rank: int | None) -> str:
+    return "" if rank is None else str(rank)
+
+
+def _matched(rows: list[FusionRow]) -> int | None:
     if any(row.matched is None for row in rows):
         return None
-    return sum((row.matched or 0) * _times(row.graph, twins) for row in rows)
-
-
-def _times(graph: str | None, twins: dict[str, int]) -> int:
-    """How often what was compiled for a graph is run: once for it, and once for each twin."""
-    return next((1 + n for piece, n in twins.items() if f"{graph} ".startswith(f"{piece} ")), 1)
+    return sum((row.matched or 0) * row.pieces for row in rows)
 
 
 FORMS = {

@@ -50,6 +50,8 @@ class FusionRow(Struct, frozen=True, kw_only=True, rename={"pass_": "pass"}):
     custom: bool = True
     rank: int | None = None
     process: str = ""
+    pieces: int = 1
+    """How many pieces run what was compiled for the graph: one, and its twins."""
 
 
 class Applied(Struct, kw_only=True):

@@ -20,20 +20,49 @@ def fusion(source: Source) -> View:
             Column("pattern", lambda r: r.pattern or ""),
             Column("graph", lambda r: r.graph or ""),
             Column("outcome", lambda r: r.outcome),
-            Column("matched", lambda r: _number(r.matched), align="right"),
-            Column("sites left", lambda r: _number(r.sites_left), align="right"),
+            Column("matched", lambda r: counts(r.matched, r.pieces), align="right"),
+            Column("sites left", lambda r: counts(r.sites_left, r.pieces), align="right"),
             Column("where", _where),
             Column("why", lambda r: r.why, wide=True),
         ),
-        lines=[*(_sentence(p) for p in found.passes if p.custom), *_torchs_own(found)],
+        lines=[*(_sentence(p) for p in found.passes if p.custom), *_how_counted(found), *_torchs_own(found)],
         empty="no pass of custom patterns was seen: a cache served the compile, and keeps no record of any"
         if source.run.summary.cold is False
         else "no pass of custom patterns was applied, and none is in effect",
     )
 
 
-def _number(count: int | None) -> str:
-    return "?" if count is None else str(count)
+def counts(count: int | None, pieces: int) -> str:
+    """A row's count, and how many pieces have each of it."""
+    if count is None:
+        return "?"
+    return f"{count} × {pieces}" if count and pieces > 1 else str(count)
+
+
+def _how_counted(found: Fusion) -> list[str]:
+    """Why the sentences have other numbers than the rows, where they do."""
+    rows = [row for row in found.rows if row.custom and (row.matched or row.sites_left)]
+    lines = []
+    if any(row.pieces > 1 for row in rows):
+        one = next(row for row in rows if row.pieces > 1)
+        lines.append(
+            f"{one.matched or one.sites_left} × {one.pieces} in the table: a graph compiled once for "
+            f"{one.pieces} equal pieces; the sentences count each piece."
+        )
+    if any(p.left < sum((r.sites_left or 0) * r.pieces for r in _of_one_rank(p)) for p in found.passes):
+        lines.append(
+            "A site that several patterns nearly took is in the row of each; the sentences count it once."
+        )
+    if len({row.rank for row in rows}) > 1:
+        lines.append(
+            f"The rows are of all ranks; the sentences count those of rank {min(r.rank or 0 for r in rows)}."
+        )
+    return lines
+
+
+def _of_one_rank(whole: PassFusion) -> list[FusionRow]:
+    first = min(whole.matched_by_rank)
+    return [row for row in whole.rows if ("" if row.rank is None else str(row.rank)) == first]
 
 
 def _where(row: FusionRow) -> str:
@@ -46,7 +75,7 @@ def _sentence(whole: PassFusion) -> str:
 
 
 def _words(whole: PassFusion) -> str:
-    left = sum(row.sites_left or 0 for row in whole.rows)
+    left = whole.left
     fired = f"fired at {counted(whole.matched, 'site')}" if whole.matched else "found nothing to fuse"
     missed = (
         f"{fired} and left {counted(left, 'site')}" if whole.matched else f"missed {counted(left, 'site')}"

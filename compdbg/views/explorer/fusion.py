@@ -15,7 +15,7 @@ from compdbg.views.base import Column, Source, View
 from compdbg.views.comparison import Comparison, Line, comparisons
 from compdbg.views.explorer.base import Block, Code, CodeLine, Page, Place, Sides, source_code
 from compdbg.views.explorer.words import facts
-from compdbg.views.fusion import fusion
+from compdbg.views.fusion import counts, fusion
 from compdbg.views.passes import passes
 from compdbg.views.places import duration, place
 
@@ -51,6 +51,7 @@ class FusionItem(Struct, frozen=True, kw_only=True, gc=False):
     process: str
     run: Pass | None = None
     compared: Comparison | None = None
+    pieces: int = 1
 
 
 def fusion_view(source: Source) -> View:
@@ -73,8 +74,8 @@ def fusion_view(source: Source) -> View:
             Column("pass", lambda r: r.name),
             Column("pattern", lambda r: r.pattern or ""),
             Column("graph", lambda r: r.graph),
-            Column("hit", lambda r: _number(r.matched), align="right"),
-            Column("left", lambda r: _number(r.left), align="right"),
+            Column("hit", lambda r: _number(r.matched, r.pieces), align="right"),
+            Column("left", lambda r: _number(r.left, r.pieces), align="right"),
             Column("why", lambda r: r.why, wide=True),
         ),
         lines=[*told.lines, *said],
@@ -90,8 +91,8 @@ def _role(item: FusionItem) -> str:
     return _MARKS[item.outcome][1]
 
 
-def _number(count: int | None) -> str:
-    return "" if count is None else str(count)
+def _number(count: int | None, pieces: int) -> str:
+    return "" if count is None else counts(count, pieces)
 
 
 Missed = tuple[str, str | None, str, str, str]
@@ -116,6 +117,7 @@ def _of_pattern(row: FusionRow, compared: dict[Missed, Comparison]) -> FusionIte
         rank=row.rank,
         process=row.process,
         compared=compared.get(_missed_for(row.pass_, row.pattern, miss)) if miss else None,
+        pieces=row.pieces,
     )
 
 
