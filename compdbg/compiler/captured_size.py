@@ -37,6 +37,7 @@ class CapturedSize:
     ) -> None:
         self.runnable = runnable
         self.size = size
+        self.mode = mode.name
         self.graph = graph
         self.runs = 0
         self.captured = False

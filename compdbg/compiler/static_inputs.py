@@ -104,8 +104,7 @@ class SizedCall:
         slot = None if route is None else route.slot
         if slot is None:
             return ServedAs(n, None, "")
-        mode = slot.context.runtime_mode
-        return ServedAs(n, slot.size, mode.name if slot.captured and mode is not None else "")
+        return ServedAs(n, slot.size, slot.mode if slot.captured else "")
 
     def clear_graphs(self) -> None:
         """Drop every capture; sizes are warmed up and captured again."""
@@ -170,7 +169,7 @@ class SizedCall:
         if slot.captured:
             produced = self._replay(route, slot, inputs, outer)
             if produced is not None and warm is None:
-                route.served.replay()
+                route.served.replay(slot.mode)
         else:
             produced = self._run(route, slot, inputs, outer, warm)
         if produced is None:
@@ -208,7 +207,7 @@ class SizedCall:
             slot.hold(flat, fixed, self.spec.static, self.spec.input_names)
             route.served.captures += 1
             if warm is None:
-                route.served.replay()
+                route.served.replay(slot.mode)
         elif warm is None and slot.failed:
             route.served.eager_call("failed")
         elif warm is None:

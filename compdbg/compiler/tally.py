@@ -23,6 +23,7 @@ class Served:
         "padded_to",
         "refused",
         "replays",
+        "replays_by_mode",
         "size",
         "uncaptured",
         "warm_ups",
@@ -43,11 +44,14 @@ class Served:
         self.replays = self.captures = 0
         self.eager_calls = self.warm_ups = self.refused = 0
         self.uncaptured: dict[str, int] = {}
+        self.replays_by_mode: dict[str, int] = {}
         self.next_word = 1
 
-    def replay(self) -> None:
+    def replay(self, mode: str) -> None:
+        """A call that was a replay of the captures that `mode` makes."""
         if probe.active():
             self.replays += 1
+            self.replays_by_mode[mode] = self.replays_by_mode.get(mode, 0) + 1
             self._count()
 
     def warm_up(self) -> None:
@@ -77,6 +81,7 @@ class Served:
                 compiled_as=self.compiled_as,
                 padded_to=self.padded_to,
                 replays=self.replays,
+                replays_by_mode=dict(self.replays_by_mode),
                 captures=self.captures,
                 eager_calls=self.eager_calls,
                 warm_ups=self.warm_ups,

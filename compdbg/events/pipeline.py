@@ -126,6 +126,8 @@ class Dispatch(Event, frozen=True):
     compiled_as: str | None = None
     padded_to: int | None = None
     replays: int = 0
+    replays_by_mode: dict[str, int] = {}
+    """`FULL`: of the capture of the whole graph; `PIECEWISE`: of those of its pieces."""
     captures: int = 0
     eager_calls: int = 0
     warm_ups: int = 0

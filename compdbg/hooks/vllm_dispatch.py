@@ -125,6 +125,7 @@ def _counted_range(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _write(tally: Row) -> None:
+    mode = "FULL" if tally.graph == FULL else "PIECEWISE"
     probe.emit(
         Dispatch(
             graph=tally.graph,
@@ -132,6 +133,7 @@ def _write(tally: Row) -> None:
             compiled_as=tally.compiled_as,
             padded_to=tally.padded_to,
             replays=tally.replays,
+            replays_by_mode={mode: tally.replays} if tally.replays else {},
             captures=tally.captures,
             eager_calls=tally.eager,
         )

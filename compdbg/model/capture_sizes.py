@@ -7,7 +7,7 @@ from itertools import accumulate, groupby
 
 from msgspec import Struct
 
-from compdbg.model.pipeline import ServedSize
+from compdbg.model.sizes import ServedSize
 
 Cost = Callable[[int, int], int]
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from compdbg.events import AddressChanged, Capture, Event, Header, PaddingLeak, StaleInput, Where
-from compdbg.model.pipeline import ServedSize
+from compdbg.model.sizes import ServedSize
 from compdbg.store.reader import Log
 
 E = TypeVar("E", bound=Event)

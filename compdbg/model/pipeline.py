@@ -1,18 +1,15 @@
-"""The pipeline of a serving engine as recorded: pieces of the split, sizes served, configuration."""
+"""The pipeline of a serving engine as recorded: pieces of the split, configuration."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 
 from msgspec import Struct
 
 from compdbg.events import (
     Apart,
     Boundary,
-    Capture,
-    Compared,
     ConfigValue,
-    Dispatch,
     Piece,
     PieceCompiled,
     Where,
@@ -77,38 +74,6 @@ class SplitPiece(Struct, frozen=True, kw_only=True):
         return sum(count for name, count in self.op_counts.items() if computes(name))
 
 
-class ServedSize(Struct, frozen=True, kw_only=True):
-    """How calls of one size were served. Times in milliseconds; `check` compares with eager.
-
-    `warm_ups` of the `eager_calls` came before the capture, which needs them; `refused` found an
-    input that had moved or a value that had changed since. `fault` is why a size has no capture.
-    """
-
-    graph: str
-    size: int
-    compiled_as: str | None
-    padded_to: int | None
-    captured: bool
-    captures: int
-    replays: int
-    eager_calls: int
-    capture_ms: float | None
-    capture_bytes: int | None
-    check: str
-    max_abs: float | None
-    max_rel: float | None
-    warm_ups: int
-    refused: int
-    fault: str | None
-    uncaptured: dict[str, int]
-    """Why calls that were no warm-ups ran without a capture, with their number; see `Dispatch`."""
-    why: str
-    """Why rows can't be added, where they can't."""
-    largest: int | None
-    """The largest size that is to be captured."""
-    events: list[str]
-
-
 class Setting(Struct, frozen=True, kw_only=True):
     """A configuration value: asked for (None: left open), in effect, and who made the difference.
 
@@ -169,71 +134,6 @@ def _crossings(values: list[Boundary]) -> list[Crossing]:
         )
         for v in values
     ]
-
-
-def build_sizes(log: Log) -> list[ServedSize]:
-    """One row a graph and size: the last tally of each process, added up; captures beside it."""
-    last: dict[tuple[str, str, int], Dispatch] = {}
-    events: dict[tuple[str, int], dict[str, str]] = defaultdict(dict)
-    for header, event in log.of(Dispatch):
-        last[header.process, event.graph, event.size] = event
-        events[event.graph, event.size][header.process] = header.id
-    captured: dict[tuple[str, int], list[Capture]] = defaultdict(list)
-    for _, capture in log.of(Capture):
-        if capture.size:
-            captured[capture.graph, capture.size].append(capture)
-    compared: dict[tuple[str, int], list[Compared]] = defaultdict(list)
-    for _, comparison in log.of(Compared):
-        if comparison.size is not None and comparison.check != "not-checked":
-            compared[comparison.graph, comparison.size].append(comparison)
-    called: dict[tuple[str, int], list[Dispatch]] = defaultdict(list)
-    for dispatch in last.values():
-        called[dispatch.graph, dispatch.size].append(dispatch)
-    keys = sorted({*called, *captured}, key=lambda k: (k[0], k[1]))
-    return [
-        _size(*key, called[key], captured[key], compared[key], list(events.get(key, {}).values()))
-        for key in keys
-    ]
-
-
-def _size(
-    graph: str,
-    size: int,
-    calls: list[Dispatch],
-    captures: list[Capture],
-    compared: list[Compared],
-    events: list[str],
-) -> ServedSize:
-    uncaptured: Counter[str] = Counter()
-    for call in calls:
-        uncaptured.update(call.uncaptured)
-    done = [c for c in captures if c.error is None]
-    padded_to = next((c.padded_to for c in calls if c.padded_to), None)
-    elsewhere = padded_to not in (None, size)
-    wrong = [c for c in compared if c.check == "differs"]
-    measured = [c.bytes for c in done if c.bytes is not None]
-    return ServedSize(
-        graph=graph,
-        size=size,
-        compiled_as=next((c.compiled_as for c in calls if c.compiled_as), None),
-        padded_to=padded_to,
-        captured=bool(done) or any(c.captures or c.replays for c in calls),
-        captures=len(done) if done or elsewhere else sum(c.captures for c in calls),
-        replays=sum(c.replays for c in calls),
-        eager_calls=sum(c.eager_calls for c in calls),
-        capture_ms=sum(c.duration_ms for c in done) if done else None,
-        capture_bytes=sum(measured) if measured else None,
-        check="differs" if wrong else "equal" if compared else "not-checked",
-        max_abs=max((c.max_abs for c in wrong if c.max_abs is not None), default=None),
-        max_rel=max((c.max_rel for c in wrong if c.max_rel is not None), default=None),
-        warm_ups=sum(c.warm_ups for c in calls),
-        refused=sum(c.refused for c in calls),
-        fault=next((c.fault or c.error for c in captures if c.error is not None), None),
-        uncaptured=dict(uncaptured),
-        why=next((c.why for c in calls if c.why), ""),
-        largest=max((c.largest for c in calls if c.largest is not None), default=None),
-        events=events,
-    )
 
 
 def build_settings(log: Log) -> list[Setting]:

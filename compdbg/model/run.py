@@ -34,17 +34,11 @@ from compdbg.model.mutation import (
 from compdbg.model.numerics import Comparison, build_comparisons
 from compdbg.model.ops import WrongOp, build_wrong_ops
 from compdbg.model.passes import Pass, build_changes, build_passes
-from compdbg.model.pipeline import (
-    ServedSize,
-    Setting,
-    SplitPiece,
-    build_pieces,
-    build_settings,
-    build_sizes,
-)
+from compdbg.model.pipeline import Setting, SplitPiece, build_pieces, build_settings
 from compdbg.model.ranks import Divergence, build_divergences
 from compdbg.model.recompiles import History, build_histories
 from compdbg.model.replacements import WrongFusion, build_wrong_fusions
+from compdbg.model.sizes import ServedSize, build_sizes
 from compdbg.model.splits import (
     BadCrossing,
     NearTwins,

@@ -7,7 +7,7 @@ from itertools import groupby
 
 from msgspec import Struct
 
-from compdbg.model.pipeline import ServedSize
+from compdbg.model.sizes import ServedSize
 
 UNKNOWN = "no-capture"
 """Sizes within the captured range that have none, where nothing says why."""

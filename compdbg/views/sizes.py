@@ -6,31 +6,30 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from compdbg.model.capture_sizes import Padding
-from compdbg.model.pipeline import ServedSize
+from compdbg.model.sizes import ServedSize
 from compdbg.views.base import Column, Source, View
 from compdbg.views.places import size
+from compdbg.views.served import captures_said, replays_said, trouble, what_captures_hold
 
 
 def sizes(source: Source) -> View:
-    leaks = leaks_by_size(source)
+    rows, leaks = source.run.sizes, leaks_by_size(source)
     return View(
         name="sizes",
         title="Sizes and captures",
-        lines=[_padding(padding) for padding in source.run.padding if padding.added],
-        items=source.run.sizes,
+        lines=[*what_captures_hold(rows), *(_padding(p) for p in source.run.padding if p.added)],
+        items=rows,
         columns=(
             Column("graph", lambda s: s.graph),
             Column("size", lambda s: str(s.size), align="right"),
             Column("compiled as", lambda s: s.compiled_as or ""),
             Column("padded to", lambda s: str(s.padded_to or ""), align="right"),
-            Column("captures", lambda s: str(s.captures), align="right"),
-            Column("replays", lambda s: str(s.replays), align="right"),
-            Column("without capture", lambda s: str(s.eager_calls), align="right"),
-            Column(
-                "capture ms", lambda s: "" if s.capture_ms is None else f"{s.capture_ms:.1f}", align="right"
-            ),
-            Column("capture size", lambda s: size(s.capture_bytes), align="right"),
-            Column("trouble", lambda s: _leaked(leaks, s) or _trouble(s)),
+            Column("captures", captures_said, align="right"),
+            Column("took", lambda s: _milliseconds(s.capture_ms), align="right"),
+            Column("holds", lambda s: size(s.capture_bytes), align="right"),
+            Column("replays", replays_said, align="right"),
+            Column("no replay", lambda s: str(s.eager_calls or ""), align="right"),
+            Column("trouble", lambda s: _leaked(leaks, s) or trouble(s), wide=True),
         ),
         empty="no size was captured or dispatched: the program used no engine that captures by size",
     )
@@ -50,13 +49,8 @@ def _leaked(leaks: Mapping[tuple[str, int], list[str]], served: ServedSize) -> s
     return f"padding changes {', '.join(changed)}" if changed else ""
 
 
-def _trouble(served: ServedSize) -> str:
-    """Why there is no capture, or why calls were no replays."""
-    if served.fault:
-        return f"not captured: {served.fault}"
-    if served.uncaptured:
-        return ", ".join(f"{reason} {count}" for reason, count in served.uncaptured.items())
-    return f"{served.refused} calls not replayed" if served.refused else ""
+def _milliseconds(taken: float | None) -> str:
+    return "" if taken is None else f"{taken:.1f} ms"
 
 
 def _padding(padding: Padding) -> str:

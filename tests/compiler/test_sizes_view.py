@@ -7,7 +7,17 @@ import pytest
 import torch
 from torch import nn
 
-from compdbg.compiler import CompilationConfig, support_torch_compile, use_config, warm_up
+from compdbg.compiler import (
+    CompilationConfig,
+    set_forward_context,
+    support_torch_compile,
+    use_config,
+    warm_up,
+)
+from compdbg.report.text import render
+from compdbg.views.base import Source
+from compdbg.views.explorer.sizes import size_page
+from compdbg.views.sizes import sizes as text_view
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")]
 
@@ -38,17 +48,13 @@ def _(x):
     return x.new_empty(())
 
 
-def served(record_here, cls, sizes, calls, change=None, **settings):
+def recorded(record_here, cls, sizes, calls, change=None, **settings):
     decorated = support_torch_compile(dynamic_arg_dims={"x": 0})(
         type("Model", (cls,), {"forward": cls.forward})
     )
-    config = CompilationConfig(
-        backend="eager",
-        cudagraph_mode="PIECEWISE",
-        cudagraph_capture_sizes=sizes,
-        splitting_ops=["aten::sin"],
-        **settings,
-    )
+    usual = {"backend": "eager", "cudagraph_mode": "PIECEWISE", "splitting_ops": ["aten::sin"]}
+    config = CompilationConfig(cudagraph_capture_sizes=sizes, **{**usual, **settings})
+    decode = config.cudagraph_mode.decode_mode() is not config.cudagraph_mode.mixed_mode()
     with record_here() as run, use_config(config), torch.inference_mode():
         model = decorated()
         warm_up(model, lambda n: (torch.randn(n, 8),))
@@ -56,8 +62,13 @@ def served(record_here, cls, sizes, calls, change=None, **settings):
             if change is not None and n == change:
                 model.layers[1].weight = nn.Parameter(model.layers[1].weight * 2)
             x = torch.randn(n, 8)
-            torch.testing.assert_close(model(x), model.forward_eager(x))
-    rows = {row.size: row for row in run.load().sizes}
+            with set_forward_context(None, uniform_decode=decode and n < 3):
+                torch.testing.assert_close(model(x), model.forward_eager(x))
+    return run.load()
+
+
+def served(*args, **settings):
+    rows = {row.size: row for row in recorded(*args, **settings).sizes}
     return {n: msgspec.structs.asdict(row) for n, row in rows.items()}
 
 
@@ -91,3 +102,48 @@ def test_a_weight_that_was_replaced(record_here):
 def test_an_operator_that_cannot_be_captured(record_here):
     rows = served(record_here, Reads, [2], (2, 2))
     assert (rows[2]["fault"], rows[2]["eager_calls"], rows[2]["warm_ups"]) == ("sync", 2, 0)
+
+
+CALLS = (1, 1, 2, 3, 4, 9)
+"""Those of fewer than three rows are uniform decode, where these are captured apart."""
+FULL, PIECEWISE = {"FULL": 1}, {"PIECEWISE": 4}
+
+
+@pytest.mark.parametrize(
+    ("mode", "captures", "replays"),
+    [
+        ("FULL", [FULL] * 3, [{"FULL": 2}, {"FULL": 1}, {"FULL": 1}]),
+        ("PIECEWISE", [PIECEWISE] * 3, [{"PIECEWISE": 2}, {"PIECEWISE": 1}, {"PIECEWISE": 1}]),
+        ("FULL_AND_PIECEWISE", [FULL | PIECEWISE] * 3, [{"FULL": 2}, {"FULL": 1}, {"PIECEWISE": 1}]),
+        ("FULL_DECODE_ONLY", [FULL] * 3, [{"FULL": 2}, {"FULL": 1}, {}]),
+    ],
+)
+def test_captures_and_replays_of_the_whole_graph_and_of_pieces_are_told_apart(
+    mode, captures, replays, record_here
+):
+    rows = served(record_here, Layers, [1, 2, 4], CALLS, cudagraph_mode=mode)
+    assert [rows[n]["captures_by_mode"] for n in (1, 2, 4)] == captures
+    assert [rows[n]["replays_by_mode"] for n in (1, 2, 4)] == replays
+    assert all(sum(row["captures_by_mode"].values()) == row["captures"] for row in rows.values())
+    assert all(sum(row["replays_by_mode"].values()) == row["replays"] for row in rows.values())
+
+
+def test_both_are_said_in_words(record_here):
+    run = recorded(record_here, Layers, [1, 2, 4], (*CALLS, 1, 3), cudagraph_mode="FULL_AND_PIECEWISE")
+    said = render(text_view(Source(run, [])), 140)
+    assert (
+        "captures of a size: one of the whole graph (FULL), one for each compiled piece (PIECEWISE)" in said
+    )
+    assert said.count("1 full, 4 pieces") == 3
+    assert "1 call of more rows than the largest capture" in said
+    (row,) = (row for row in run.sizes if row.size == 1)
+    page = repr(size_page(Source(run, []), row))
+    assert "5 captures (1 full, 4 pieces)" in page
+
+
+def test_a_mode_that_leaves_batches_out_is_said_in_words(record_here):
+    run = recorded(record_here, Layers, [1, 2, 4], CALLS, cudagraph_mode="FULL_DECODE_ONLY")
+    said = render(text_view(Source(run, [])), 200)
+    assert "captures of a size: one of the whole graph (FULL)\n" in said
+    assert "1 call of mixed batches (FULL_DECODE_ONLY captures decode ones)" in said
+    assert "mode 1" not in said

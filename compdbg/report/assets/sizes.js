@@ -55,7 +55,8 @@ function sizeDetail(row) {
   const rows = [
     ["Size", row.size], ["Served as", STATES[stateOf(row)]], ["Why not captured", row.fault],
     ["Compiled as", row.compiled_as], ["Padded to", row.padded_to],
-    ["Captures", row.captures], ["Replays", row.replays], ["Calls without a capture", row.eager_calls],
+    ["Captures", byMode(row.captures, row.captures_by_mode)], ["Replays", byMode(row.replays, row.replays_by_mode)],
+    ["Calls without a capture", row.eager_calls],
     ["of these warm-ups", row.warm_ups], ["of these refused", row.refused],
     ["Capture took", row.capture_ms === undefined ? null : `${row.capture_ms.toFixed(1)} ms`],
     ["Capture holds", row.capture_bytes === undefined ? null : bytes(row.capture_bytes)],
@@ -63,6 +64,12 @@ function sizeDetail(row) {
   ].filter(([, value]) => value !== undefined && value !== null && value !== 0 && value !== "");
   return element("dl", { class: "detail" }, ...rows.map(([key, value]) =>
     element("div", {}, element("dt", {}, key), element("dd", {}, String(value)))));
+}
+
+/** A count with its parts, by what the captures hold: `6: 1 FULL, 5 PIECEWISE`. */
+function byMode(count, modes) {
+  const parts = Object.entries(modes ?? {}).map(([mode, part]) => `${part} ${mode}`);
+  return count && parts.length ? `${count}: ${parts.join(", ")}` : count;
 }
 
 function asWords(rows) {

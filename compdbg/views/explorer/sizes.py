@@ -6,11 +6,12 @@ from collections.abc import Mapping
 
 from compdbg.events import AddressChanged, Capture, Dispatch, PaddingLeak, StaleInput, Where
 from compdbg.findings.base import Finding
-from compdbg.model.pipeline import ServedSize
+from compdbg.model.sizes import ServedSize
 from compdbg.views.base import Column, Source, View
 from compdbg.views.explorer.base import Block, Page, Place, source_code
 from compdbg.views.explorer.words import facts, listing
 from compdbg.views.places import counted, place, size
+from compdbg.views.served import captures_said, not_replayed, replays_said, trouble, what_captures_hold
 from compdbg.views.sizes import leaks_by_size, sizes
 
 _CHECK = {"equal": ("✓", "good"), "differs": ("✗", "bad")}
@@ -58,15 +59,10 @@ def _check(served: ServedSize) -> str:
 
 
 def _trouble(served: ServedSize) -> str:
-    if served.fault:
-        return f"not captured: {served.fault}"
-    if served.refused:
-        return f"{counted(served.refused, 'call')} not replayed"
-    if served.uncaptured:
-        return ", ".join(f"{n} {reason}" for reason, n in served.uncaptured.items())
-    if served.check == "differs":
+    said = trouble(served)
+    if not said and served.check == "differs":
         return f"differs from eager by {served.max_abs:.3g}" if served.max_abs is not None else "differs"
-    return ""
+    return said
 
 
 def _lines(rows: list[ServedSize]) -> list[str]:
@@ -79,7 +75,7 @@ def _lines(rows: list[ServedSize]) -> list[str]:
     said += f"{counted(eager, 'call')} without a capture"
     said += f" ({warm} of them to warm up)" if warm else ""
     faults = [f"{r.size}: {r.fault}" for r in rows if r.fault]
-    return [said, *([f"not captured: {', '.join(faults)}"] if faults else [])]
+    return [said, *what_captures_hold(rows), *([f"not captured: {', '.join(faults)}"] if faults else [])]
 
 
 def size_page(source: Source, served: ServedSize) -> Page:
@@ -91,7 +87,7 @@ def size_page(source: Source, served: ServedSize) -> Page:
             ("calls", _calls(served)),
             ("check", _compared(source, served), _CHECK.get(served.check, ("", "dim"))[1]),
             ("capture", _captured(served)),
-            ("without", _uncaptured(served), "warn"),
+            ("without", ", ".join(not_replayed(served)), "warn"),
             ("why", served.why),
         )
     ]
@@ -111,7 +107,8 @@ def _runs_as(served: ServedSize) -> str:
 
 
 def _calls(served: ServedSize) -> str:
-    said = f"{counted(served.replays, 'replay')}, {served.eager_calls} without a capture"
+    modes = f" ({replays_said(served)})" if len(served.replays_by_mode) > 1 else ""
+    said = f"{counted(served.replays, 'replay')}{modes}, {served.eager_calls} without a capture"
     parts = [f"{served.warm_ups} to warm up"] if served.warm_ups else []
     parts += [f"{served.refused} because an input had moved or a value changed"] if served.refused else []
     return f"{said} ({', '.join(parts)})" if parts else said
@@ -134,12 +131,8 @@ def _captured(served: ServedSize) -> str:
         return "none of its own"
     took = f" in {served.capture_ms:.1f} ms" if served.capture_ms is not None else ""
     room = f", {size(served.capture_bytes)}" if served.capture_bytes else ""
-    return f"{counted(served.captures, 'capture')}{took}{room}"
-
-
-def _uncaptured(served: ServedSize) -> str:
-    """Why calls ran without a capture, with their number."""
-    return ", ".join(f"{counted(n, 'call')}: {reason}" for reason, n in served.uncaptured.items())
+    held = f" ({captures_said(served)})" if served.captures_by_mode else ""
+    return f"{counted(served.captures, 'capture')}{held}{took}{room}"
 
 
 def _failed(source: Source, served: ServedSize) -> list[Capture]:

@@ -1,0 +1,67 @@
+"""How a size was served, in words: what its captures hold, and why calls were no replays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from compdbg.model.sizes import ServedSize
+from compdbg.views.places import counted
+
+_HOLD = {
+    "FULL": "one of the whole graph (FULL)",
+    "PIECEWISE": "one for each compiled piece (PIECEWISE)",
+}
+_NOT_REPLAYED = {
+    "too-large": "of more rows than the largest capture",
+    "mode": "of mixed batches (FULL_DECODE_ONLY captures decode ones)",
+    "empty": "without rows",
+    "unpaddable": "that can't be padded",
+    "failed": "whose capture failed",
+    "layout": "with an input whose layout no padded buffer can have",
+    "gradients": "that want gradients",
+    "disagree": "whose inputs disagree on the size, or with the capture on dtype or device",
+    "moved": "with an input that is elsewhere than at capture",
+    "changed": "with a value that has changed since capture",
+    "form": "with metadata of another form than at capture",
+}
+"""Reasons of `Dispatch.uncaptured`, said of calls."""
+
+
+def what_captures_hold(rows: Sequence[ServedSize]) -> list[str]:
+    """A line on how captures are counted, if there are any."""
+    modes = {mode for row in rows for mode in row.captures_by_mode}
+    held = [said for mode, said in _HOLD.items() if mode in modes]
+    return [f"captures of a size: {', '.join(held)}"] if held else []
+
+
+def captures_said(served: ServedSize) -> str:
+    """`1 full, 5 pieces`."""
+    full, pieces = (served.captures_by_mode.get(mode, 0) for mode in _HOLD)
+    said = [f"{full} full"] * bool(full) + [counted(pieces, "piece")] * bool(pieces)
+    return ", ".join(said) or str(served.captures or "")
+
+
+def replays_said(served: ServedSize) -> str:
+    """`2`, or `2 full, 1 by piece` where both kinds of capture were replayed."""
+    if len(served.replays_by_mode) < 2:
+        return str(served.replays or "")
+    words = {"FULL": "full", "PIECEWISE": "by piece"}
+    return ", ".join(f"{n} {words.get(mode, mode)}" for mode, n in sorted(served.replays_by_mode.items()))
+
+
+def trouble(served: ServedSize) -> str:
+    """Why there is no capture, or why calls were no replays."""
+    if served.fault:
+        return f"not captured: {served.fault}"
+    return "; ".join(not_replayed(served)) or (
+        f"{counted(served.refused, 'call')} not replayed" if served.refused else ""
+    )
+
+
+def not_replayed(served: ServedSize) -> list[str]:
+    """The calls without a capture that were no warm-ups, by the reason."""
+    return [
+        f"{counted(calls, 'call')} {_NOT_REPLAYED.get(reason, f'({reason})')}"
+        + (f": {served.why}" if reason == "unpaddable" and served.why else "")
+        for reason, calls in served.uncaptured.items()
+    ]
