@@ -13,7 +13,8 @@ class Compared(Event, frozen=True):
     """One call of one compiled graph, beside the graph run by eager on the same inputs.
 
     `output` is the first result that differs; `max_abs` and `max_rel` (of its largest value) are None
-    where one side has NaN and the other a number. `reason` says why a call was not checked.
+    where one side has NaN and the other a number, or where the result has another shape or dtype, which
+    `form` says. `reason` says why a call was not checked.
     """
 
     graph: str
@@ -24,6 +25,8 @@ class Compared(Event, frozen=True):
     dtype: str = ""
     max_abs: float | None = None
     max_rel: float | None = None
+    form: str = ""
+    """`float32[3, 4] in place of float32[3, 8]`."""
     reason: str = ""
     frame: str = ""
     where: Where | None = None

@@ -25,6 +25,8 @@ def diverges(run: Run) -> Iterator[Finding]:
 
 
 def _apart(first: Comparison) -> str:
+    if first.form:
+        return first.form
     if first.max_abs is None:
         return "NaN or infinity on one side, numbers on the other"
     return f"up to {first.max_abs:.3g}, {first.max_rel or 0.0:.3g} of the largest value"
@@ -102,6 +104,7 @@ def _data(first: Comparison) -> dict[str, Any]:
         "output": first.output,
         "max_abs": first.max_abs,
         "max_rel": first.max_rel,
+        "form": first.form or None,
         "inputs": first.inputs,
     }
 

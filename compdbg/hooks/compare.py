@@ -15,7 +15,7 @@ from compdbg import probe
 from compdbg.events import Compared
 from compdbg.hooks import compare_models, compiling
 from compdbg.hooks.base import Hook, Part, Patches, Target, contained
-from compdbg.hooks.comparison import NotComparable, Reference, backend_of
+from compdbg.hooks.comparison import NotComparable, Reference, backend_of, form_of
 from compdbg.hooks.current import compile_id, graph_name
 from compdbg.hooks.journal import under_journal
 from compdbg.hooks.ops import IMPL, wrapping_kernels
@@ -82,7 +82,7 @@ class Watched:
 
 
 def _described(args: tuple[Any, ...]) -> str:
-    shapes = [f"{str(a.dtype).removeprefix('torch.')}{list(a.shape)}" for a in args if hasattr(a, "shape")]
+    shapes = [form_of(a) for a in args if hasattr(a, "shape")]
     return ", ".join(shapes[:12]) + (f" and {len(shapes) - 12} more" if len(shapes) > 12 else "")
 
 

@@ -16,7 +16,7 @@ from compdbg import probe
 from compdbg.events import Compared, Where
 from compdbg.hooks import compiling
 from compdbg.hooks.base import Patches, Target, contained
-from compdbg.hooks.comparison import NotComparable
+from compdbg.hooks.comparison import NotComparable, form_of
 from compdbg.hooks.current import compile_id
 from compdbg.hooks.model_reference import ModelReference
 from compdbg.hooks.userline import of_code
@@ -119,7 +119,7 @@ def _described(model: Any, inputs: tuple[Any, ...]) -> str:
     """The inputs that are no weights."""
     given = zip(model.spec.input_names or [""] * len(inputs), inputs, strict=False)
     shapes = [
-        f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+        form_of(value)
         for at, (_, value) in enumerate(given)
         if hasattr(value, "shape") and at not in model.spec.static
     ]

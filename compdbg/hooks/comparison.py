@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from compdbg.hooks.op_calls import uncounted
-from compdbg.hooks.replacement_values import ROUNDS, TALKS, difference
+from compdbg.hooks.op_kinds import decides, nodes_of, rounds, talks
+from compdbg.hooks.replacement_values import difference
 from compdbg.hooks.write_guard import TORCHS, Writes, write_guard
 
 COPIED_BYTES = 256 << 20
@@ -23,13 +24,20 @@ class NotComparable(Exception):
 def first_difference(expected: list[Any], result: Any, rounds: bool) -> dict[str, Any] | None:
     """The first of the results that differs, and by how much; None if all are as expected."""
     for number, (one, other) in enumerate(zip(expected, as_tensors(result), strict=False)):
-        if one is None or other is None or one.shape != other.shape:
+        if one is None or other is None:
             continue
-        found = difference(one, other, rounds, TOLERANCE)
+        wrong = {"output": number, "dtype": str(one.dtype).removeprefix("torch.")}
+        if one.dtype != other.dtype or (one.shape != other.shape and not rounds):
+            return {**wrong, "form": f"{form_of(other)} in place of {form_of(one)}"}
+        found = difference(one, other, rounds, TOLERANCE) if one.shape == other.shape else None
         if found is not None:
-            dtype = str(one.dtype).removeprefix("torch.")
-            return {"output": number, "dtype": dtype, "max_abs": found[0], "max_rel": found[1]}
+            return {**wrong, "max_abs": found[0], "max_rel": found[1]}
     return None
+
+
+def form_of(tensor: Any) -> str:
+    """`float32[3, 8]`."""
+    return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
 
 
 @contextmanager
@@ -64,14 +72,14 @@ class Reference:
 
     def __init__(self, gm: Any) -> None:
         self.gm = gm
-        names = [f"{node.target} {node.args}" for node in gm.graph.nodes if node.op.startswith("call")]
-        self.custom_ops = sorted({name for node in gm.graph.nodes if (name := custom_op(node.target))})
+        nodes = list(nodes_of(gm))
+        self.custom_ops = sorted({name for node in nodes if (name := custom_op(node.target))})
         self.writes = False
         self.own = [t for t in vars(gm).values() if isinstance(t, sys.modules["torch"].Tensor)]
         self.own += [*gm.parameters(), *gm.buffers()]
-        self.talks = any(word in name for name in names for word in TALKS)
-        self.gradients = any("grad" in str(node.target) for node in gm.graph.nodes)
-        self.rounds = any(word in name for name in names for word in (*ROUNDS, *DECIDES))
+        self.talks = any(map(talks, nodes))
+        self.gradients = any("grad" in str(node.target) for node in nodes)
+        self.rounds = any(rounds(node) or decides(node) for node in nodes)
 
     def results(self, args: tuple[Any, ...]) -> list[Any]:
         """What eager gives for these inputs, which stay as they are.
@@ -107,10 +115,6 @@ class Reference:
         if self.own:
             raise NotComparable("the graph writes, and holds tensors of its own")
         return as_tensors(self.gm(*_copies(args)))
-
-
-DECIDES = ("argmin", "sort", "gt", "lt", "ge", "le", "eq", "ne", "where", "unique", "nonzero", "multinomial")
-"""Ops that turn the last bit of an input into another result altogether."""
 
 
 def custom_op(target: Any) -> str:

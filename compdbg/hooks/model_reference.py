@@ -9,7 +9,6 @@ from typing import Any
 
 from compdbg.hooks.comparison import (
     COPIED_BYTES,
-    DECIDES,
     NotComparable,
     apart,
     as_tensors,
@@ -18,7 +17,7 @@ from compdbg.hooks.comparison import (
     first_difference,
 )
 from compdbg.hooks.journal import Journal, Unseen, journaling, opaque, tensors_in
-from compdbg.hooks.replacement_values import ROUNDS, TALKS
+from compdbg.hooks.op_kinds import decides, nodes_of, rounds, talks
 from compdbg.hooks.write_guard import place
 
 
@@ -29,13 +28,12 @@ class ModelReference:
         self.split = split
         self.weights = set(model.static)
         self.graphs = {piece.name: graphs.get(piece.name) or _graph(split, piece) for piece in split.pieces}
-        nodes = [node for graph in self.graphs.values() if graph is not None for node in graph.graph.nodes]
-        names = [f"{node.target} {node.args}" for node in nodes if node.op.startswith("call")]
+        nodes = [node for graph in self.graphs.values() if graph is not None for node in nodes_of(graph)]
         self.custom_ops = sorted({name for node in nodes if (name := custom_op(node.target))})
         self.lacks_graphs = None in self.graphs.values()
-        self.talks = any(word in name for name in names for word in TALKS)
+        self.talks = any(map(talks, nodes))
         self.gradients = any("grad" in str(node.target) for node in nodes)
-        self.rounds = any(word in name for name in names for word in (*ROUNDS, *DECIDES))
+        self.rounds = any(rounds(node) or decides(node) for node in nodes)
 
     def results(self, inputs: Sequence[Any]) -> list[Any]:
         """What eager gives for these inputs; whatever it writes is put back.

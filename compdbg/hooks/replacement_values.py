@@ -12,15 +12,13 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from compdbg.hooks.node_values import evaluate
+from compdbg.hooks.op_kinds import rounds, talks
 
 SCALES = (1.0, 1e-3, 16.0)
 """Sizes of the random inputs, one trial each: a small one shows an epsilon, a large one an overflow."""
 MOST_ELEMENTS = 1 << 22
 TOLERANCE = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-2, "bfloat16": 5e-2, "complex64": 1e-4}
 """Of an output's largest value; fp8 and what is not named here: an eighth."""
-ROUNDS = ("round", "floor", "ceil", "trunc", "sign", "int8", "float8", "quant", "argmax", "topk", "sort")
-"""An op of these turns the last bit of an input into a whole step: a few steps are no fault."""
-TALKS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send", "recv", "barrier")
 _EMPTY = ("empty.", "empty_like", "new_empty", "empty_strided", "empty_permuted")
 
 
@@ -53,13 +51,13 @@ class Trial:
         """
         if not can_run(nodes):
             return
-        rounds = self.rounds or _rounds(nodes)
+        steps = self.rounds or any(map(rounds, nodes))
         results = run(nodes, {new for _, new in pairs}, self.inputs.again())
         for old, new in pairs:
             if results is None or old not in self.results or new not in results:
                 continue
             with _no_modes():
-                measures = difference(self.results[old], results[new], rounds, nan=nan)
+                measures = difference(self.results[old], results[new], steps, nan=nan)
             if measures is not None:
                 yield Difference(old, (*measures, self.scale))
 
@@ -129,14 +127,13 @@ def trials(nodes: list[Any], wanted: set[Any], metadata: Callable[[Any], Any]) -
         results = run(members, wanted, inputs)
         if results is None:
             return []
-        found.append(Trial(scale, inputs, results, _rounds(members)))
+        found.append(Trial(scale, inputs, results, any(map(rounds, members))))
     return found
 
 
 def can_run(nodes: set[Any]) -> bool:
     """Whether running these nodes is free of consequences, and gives the same twice."""
-    names = [str(node.target) for node in nodes]
-    return not any(map(_draws, nodes)) and not any(word in name for name in names for word in TALKS)
+    return not any(map(_draws, nodes)) and not any(map(talks, nodes))
 
 
 def _draws(node: Any) -> bool:
@@ -229,10 +226,6 @@ def difference(
 def _wide(tensor: Any) -> Any:
     torch = sys.modules["torch"]
     return tensor.detach().to("cpu", torch.complex128 if tensor.is_complex() else torch.float64)
-
-
-def _rounds(nodes: set[Any]) -> bool:
-    return any(word in f"{node.target} {node.args}" for node in nodes for word in ROUNDS)
 
 
 def _elements(nodes: list[Any], metadata: Callable[[Any], Any]) -> int:

@@ -20,6 +20,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
     dtype: str | None
     max_abs: float | None
     max_rel: float | None
+    form: str
     reason: str
     backend: str
     where: Where | None
@@ -58,6 +59,7 @@ def build_comparisons(log: Log) -> list[Comparison]:
             dtype=event.dtype or None,
             max_abs=event.max_abs,
             max_rel=event.max_rel,
+            form=event.form,
             reason=event.reason,
             backend=event.backend,
             where=event.where or lines.get((header.process, event.graph.partition("#")[0])),

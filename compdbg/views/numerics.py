@@ -22,7 +22,7 @@ def numerics(source: Source) -> View:
             Column("size", _size, align="right"),
             Column("check", lambda c: c.check),
             Column("piece", lambda c: c.piece),
-            Column("largest difference", lambda c: _number(c.max_abs), align="right"),
+            Column("largest difference", lambda c: c.form or _number(c.max_abs), align="right"),
             Column("of the largest value", lambda c: _number(c.max_rel), align="right"),
             Column("inputs", lambda c: c.inputs, wide=True),
             Column("why not", lambda c: c.reason),

@@ -142,6 +142,57 @@ def test_nan_on_one_side(compared: Any) -> None:
     assert "NaN or infinity" in found(run)[0].title
 
 
+@pytest.mark.parametrize(
+    ("change", "form"),
+    [
+        (lambda r: r[1:], "float32[5] in place of float32[6]"),
+        (lambda r: r.double(), "float64[6] in place of float32[6]"),
+    ],
+)
+def test_another_shape_or_dtype(compared: Any, change: Any, form: str) -> None:
+    def backend(gm: Any, inputs: Any) -> Any:
+        return lambda *args: tuple(change(r) for r in gm(*args))
+
+    (finding,) = found(compared(affine, backend, (X,)))
+    assert finding.title == f"affine gives other results compiled than in eager: {form}"
+
+
+def test_a_few_wrong_elements_are_told_where_nothing_compares_or_rounds(compared: Any) -> None:
+    """`linear` is no `ne`, and `message_id` names an input: 1 of 8192 elements is wrong by a half."""
+
+    def step(message_id: Tensor) -> Tensor:
+        return torch.nn.functional.linear(message_id, torch.eye(64))
+
+    def backend(gm: Any, inputs: Any) -> Any:
+        def call(*args: Any) -> Any:
+            (result,) = gm(*args)
+            result[5, 7] += 0.5
+            return (result,)
+
+        return call
+
+    assert checks(compared(step, backend, (torch.linspace(-1, 1, 8192).reshape(128, 64),))) == ["differs"]
+
+
+def test_what_is_only_called_like_a_collective_is_compared(compared: Any) -> None:
+    def step(sender: Tensor) -> Tensor:
+        return torch.broadcast_to(sender, (3, 6)) + 1
+
+    assert checks(compared(step, "eager", (X,))) == ["equal"]
+
+
+def test_a_conversion_to_integers_may_be_a_step_apart(compared: Any) -> None:
+    def step(x: Tensor) -> Tensor:
+        return (x * 100).to(dtype=torch.int32)
+
+    def backend(gm: Any, inputs: Any) -> Any:
+        return lambda *args: (gm(*args[:-1], args[-1] - 1e-7)[0],)
+
+    x = torch.linspace(0, 1, 1001)[2:500:10]
+    x[3] = 0.25
+    assert checks(compared(step, backend, (x,))) == ["equal"]
+
+
 def test_a_choice_at_the_edge_is_no_divergence(compared: Any) -> None:
     def step(x: Tensor) -> Tensor:
         return (x > 0.5).float()

@@ -327,7 +327,9 @@ def bad(graph: Any) -> None:
         node.target = torch.ops.aten.neg.default
 
 
-def test_a_pass_that_is_wrong_is_named(served: Any) -> None:
+def test_a_pass_that_is_wrong_is_named(served: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))  # where it is served, none runs
+
     class Relu(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
             return torch.ops.beside.attention(x * 2).relu() + 1
