@@ -61,7 +61,9 @@ class SizedCall:
         captures = mode is not CUDAGraphMode.NONE and spec.size is not None
         self.sizes = sorted(config.cudagraph_capture_sizes or ()) if captures else []
         self.modes = {True: mode.decode_mode(), False: mode.mixed_mode()}
-        self.tally = Tally(name, self.sizes[-1] if self.sizes else None)
+        self._checks_padding = padding_check.wanted()
+        largest = self.sizes[-1] if self.sizes else None
+        self.tally = Tally(name, largest, checks_padding=self._checks_padding)
         self._full = wrap_full(compiled, graph=name, static=spec.static, names=spec.input_names)
         self._arena = Arena()
         self._metadata_arena = Arena()
@@ -71,7 +73,6 @@ class SizedCall:
         self._routes: dict[tuple[int, bool], Route] = {}
         self._slots: dict[tuple[CUDAGraphMode, int, bool], CapturedSize] = {}
         self._lock = threading.RLock()
-        self._checks_padding = padding_check.wanted()
         self._search = LeakSearch(split) if split is not None and self._checks_padding else None
 
     def __call__(self, *inputs: Any) -> Sequence[Any]:
@@ -180,7 +181,10 @@ class SizedCall:
         self, route: Route, slot: CapturedSize, inputs: Sequence[Any], outer: ForwardContext | None
     ) -> Sequence[Any] | None:
         if self._checks_padding and route.rows < slot.size:
-            return padding_check.replay_checked(route, slot, self.spec, inputs, outer, self._search)
+            produced = padding_check.replay_checked(route, slot, self.spec, inputs, outer, self._search)
+            if produced is not None:
+                route.served.padding_checked()
+            return produced
         flat = route.place(inputs)
         slot.refusal = "disagree"
         return None if flat is None else slot.replay(flat, outer, route.rows)

@@ -21,6 +21,7 @@ class Served:
         "largest",
         "next_word",
         "padded_to",
+        "padding_checks",
         "refused",
         "replays",
         "replays_by_mode",
@@ -30,13 +31,16 @@ class Served:
         "why",
     )
 
-    def __init__(self, graph: str, size: int, compiled_as: str | None, largest: int | None = None) -> None:
+    def __init__(
+        self, graph: str, size: int, compiled_as: str | None, largest: int | None, *, checks_padding: bool
+    ) -> None:
         self.graph = graph
         self.size = size
         self.compiled_as = compiled_as
         self.largest = largest
         self.why = ""
         self.padded_to: int | None = None
+        self.padding_checks: int | None = 0 if checks_padding else None
         self.begin()
 
     def begin(self) -> None:
@@ -46,6 +50,8 @@ class Served:
         self.uncaptured: dict[str, int] = {}
         self.replays_by_mode: dict[str, int] = {}
         self.next_word = 1
+        if self.padding_checks is not None:
+            self.padding_checks = 0
 
     def replay(self, mode: str) -> None:
         """A call that was a replay of the captures that `mode` makes."""
@@ -68,6 +74,11 @@ class Served:
             self.uncaptured[reason] = self.uncaptured.get(reason, 0) + 1
             self._count()
 
+    def padding_checked(self) -> None:
+        """A replay has been checked for rows that leak; it is counted as a replay too."""
+        if probe.active() and self.padding_checks is not None:
+            self.padding_checks += 1
+
     def _count(self) -> None:
         if self.replays + self.eager_calls >= self.next_word:
             self.next_word *= 10
@@ -89,6 +100,7 @@ class Served:
                 uncaptured=dict(self.uncaptured),
                 why=self.why,
                 largest=self.largest,
+                padding_checks=self.padding_checks,
             )
         )
 
@@ -96,16 +108,19 @@ class Served:
 class Tally:
     """The counts of one graph, by size."""
 
-    def __init__(self, graph: str, largest: int | None = None) -> None:
+    def __init__(self, graph: str, largest: int | None = None, *, checks_padding: bool = False) -> None:
         self.graph = graph
         self.largest = largest
+        self.checks_padding = checks_padding
         self.sizes: dict[int, Served] = {}
         _open.add(self)
 
     def of(self, size: int, compiled_as: str | None = None) -> Served:
         served = self.sizes.get(size)
         if served is None:
-            served = self.sizes[size] = Served(self.graph, size, compiled_as, self.largest)
+            served = self.sizes[size] = Served(
+                self.graph, size, compiled_as, self.largest, checks_padding=self.checks_padding
+            )
         return served
 
     def close(self) -> None:

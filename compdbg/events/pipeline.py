@@ -136,6 +136,8 @@ class Dispatch(Event, frozen=True):
     why: str = ""
     largest: int | None = None
     """The largest size that is to be captured."""
+    padding_checks: int | None = None
+    """Replays that were checked for added rows that leak; None where that was not asked for."""
 
 
 class Capture(Event, frozen=True):

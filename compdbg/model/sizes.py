@@ -45,6 +45,8 @@ class ServedSize(Struct, frozen=True, kw_only=True):
     largest: int | None
     """The largest size that is to be captured."""
     events: list[str]
+    padding_checks: int | None = None
+    """Replays that were checked for rows of padding that leak; None where that was not asked for."""
 
 
 def build_sizes(log: Log) -> list[ServedSize]:
@@ -84,6 +86,7 @@ def _size(
     padded_to = next((c.padded_to for c in calls if c.padded_to), None)
     elsewhere = padded_to not in (None, size)
     wrong = [c for c in compared if c.check == "differs"]
+    checks = [c.padding_checks for c in calls if c.padding_checks is not None]
     measured = [c.bytes for c in done if c.bytes is not None]
     return ServedSize(
         graph=graph,
@@ -108,6 +111,7 @@ def _size(
         why=next((c.why for c in calls if c.why), ""),
         largest=max((c.largest for c in calls if c.largest is not None), default=None),
         events=events,
+        padding_checks=sum(checks) if checks else None,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from compdbg.model.sizes import ServedSize
 from compdbg.views.places import counted
@@ -32,6 +32,19 @@ def what_captures_hold(rows: Sequence[ServedSize]) -> list[str]:
     modes = {mode for row in rows for mode in row.captures_by_mode}
     held = [said for mode, said in _HOLD.items() if mode in modes]
     return [f"captures of a size: {', '.join(held)}"] if held else []
+
+
+def padding_checked(rows: Sequence[ServedSize], leaking: Collection[tuple[str, int]]) -> str:
+    """What COMPDBG_CHECK_PADDING came to; empty where it was not set. `leaking`: graph and size."""
+    if all(row.padding_checks is None for row in rows):
+        return ""
+    checked = [row for row in rows if row.padding_checks]
+    if not checked:
+        return "padding checked: nothing, as no padded call was replayed"
+    leaks = [str(row.size) for row in checked if (row.graph, row.size) in leaking]
+    replays = counted(sum(row.padding_checks or 0 for row in checked), "replay")
+    found = f"added rows leak at {', '.join(leaks)}" if leaks else "nothing leaked"
+    return f"padding checked: {counted(len(checked), 'size')} ({replays}), {found}"
 
 
 def captures_said(served: ServedSize) -> str:

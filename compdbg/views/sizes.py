@@ -9,7 +9,7 @@ from compdbg.model.capture_sizes import Padding
 from compdbg.model.sizes import ServedSize
 from compdbg.views.base import Column, Source, View
 from compdbg.views.places import size
-from compdbg.views.served import captures_said, replays_said, trouble, what_captures_hold
+from compdbg.views.served import captures_said, padding_checked, replays_said, trouble, what_captures_hold
 
 
 def sizes(source: Source) -> View:
@@ -17,7 +17,7 @@ def sizes(source: Source) -> View:
     return View(
         name="sizes",
         title="Sizes and captures",
-        lines=[*what_captures_hold(rows), *(_padding(p) for p in source.run.padding if p.added)],
+        lines=[*what_captures_hold(rows), *_padding(source, leaks)],
         items=rows,
         columns=(
             Column("graph", lambda s: s.graph),
@@ -53,7 +53,13 @@ def _milliseconds(taken: float | None) -> str:
     return "" if taken is None else f"{taken:.1f} ms"
 
 
-def _padding(padding: Padding) -> str:
+def _padding(source: Source, leaks: Mapping[tuple[str, int], list[str]]) -> list[str]:
+    """What padding costs each graph, and whether it does harm."""
+    checked = padding_checked(source.run.sizes, leaks)
+    return [*map(_cost, (p for p in source.run.padding if p.added)), *([checked] if checked else [])]
+
+
+def _cost(padding: Padding) -> str:
     line = (
         f"{padding.graph}: {padding.added} of {padding.rows} replayed rows ({padding.share:.0%}) are padding"
     )

@@ -6,6 +6,8 @@ from compdbg.views.base import Source, View
 from compdbg.views.ending import ended, failure, is_told
 from compdbg.views.frames import frames
 from compdbg.views.places import counted
+from compdbg.views.served import padding_checked
+from compdbg.views.sizes import leaks_by_size
 from compdbg.views.splits import splits
 
 MAX_FINDINGS = 8
@@ -45,6 +47,9 @@ def _areas(source: Source) -> list[tuple[str, str]]:
     found = [("frames", "; ".join(frames(source).lines))] if run.frames.compiles else []
     if run.pieces:
         found.append(("split", "; ".join(splits(source).lines)))
+    checked = padding_checked(run.sizes, leaks_by_size(source))
+    if checked:
+        found.append(("padding", checked.removeprefix("padding ")))
     if run.summary.cold is not None:
         found.append(("caches", "cold: compiled anew" if run.summary.cold else "warm: served from a cache"))
     if run.summary.processes > 1:

@@ -39,7 +39,16 @@ def test_rows_on_their_own_do_not():
     heard, (result,) = called(lambda n, x: (x.softmax(-1),))
     assert not heard.of(PaddingLeak)
     assert torch.equal(result, rows(3).softmax(-1))
-    assert heard.of(Dispatch)[-1].replays == 2
+    last = heard.of(Dispatch)[-1]
+    assert (last.replays, last.padding_checks) == (2, 1), "the call that was captured is counted as a replay"
+
+
+@pytest.mark.parametrize(("asked", "n", "checks"), [("1", 4, 0), ("", 3, None), ("0", 3, None)])
+def test_what_was_not_checked_is_not_counted(asked, n, checks, monkeypatch):
+    """A call without added rows; a process that was not asked to check."""
+    monkeypatch.setenv("COMPDBG_CHECK_PADDING", asked)
+    heard, _ = called(lambda n, x: (x.softmax(-1),), n=n)
+    assert {event.padding_checks for event in heard.of(Dispatch)} == {checks}
 
 
 def test_added_rows_that_are_written_to_a_cache_leak():

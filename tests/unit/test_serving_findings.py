@@ -23,6 +23,7 @@ from compdbg.findings.collect import find_all
 from compdbg.views.base import Source
 from compdbg.views.explorer.sizes import sizes_view
 from compdbg.views.sizes import sizes
+from compdbg.views.summary import facts
 from tests.unit.test_pipeline_model import run_of
 
 LINE = Where("/home/me/model.py", 12, "forward")
@@ -185,6 +186,32 @@ class TestReplaysThatWereRefused:
         (row,) = source.run.sizes
         assert trouble(row) == ("padding changes output 0" if leaks else "")
         assert served(row) == mark
+
+
+class TestPaddingChecks:
+    """COMPDBG_CHECK_PADDING: what it came to is said, above all where nothing was wrong."""
+
+    LEAK = PaddingLeak(graph="M", size=3, padded_to=8, what="output 0", elements=3)
+
+    @pytest.mark.parametrize(
+        ("checks", "events", "said"),
+        [
+            ((2, 5), [], "padding checked: 2 sizes (7 replays), nothing leaked"),
+            ((1, 0), [], "padding checked: 1 size (1 replay), nothing leaked"),
+            ((2, 5), [LEAK], "padding checked: 2 sizes (7 replays), added rows leak at 3"),
+            ((0, 0), [], "padding checked: nothing, as no padded call was replayed"),
+            ((None, None), [], ""),
+        ],
+    )
+    def test_it_is_said_on_every_face(self, checks, events, said):
+        calls = [
+            Dispatch(graph="M", size=n, padded_to=8, replays=6, padding_checks=count)
+            for n, count in zip((3, 5), checks, strict=True)
+        ]
+        source = Source(run_of(*calls, *events), [])
+        lines = [line for view in (sizes, sizes_view) for line in view(source).lines]
+        assert [line for line in lines if "padding checked" in line] == ([said] * 2 if said else [])
+        assert dict(facts(source)).get("padding", "") == said.removeprefix("padding ")
 
 
 class TestSplits:

@@ -11,7 +11,14 @@ from compdbg.views.base import Column, Source, View
 from compdbg.views.explorer.base import Block, Page, Place, source_code
 from compdbg.views.explorer.words import facts, listing
 from compdbg.views.places import counted, place, size
-from compdbg.views.served import captures_said, not_replayed, replays_said, trouble, what_captures_hold
+from compdbg.views.served import (
+    captures_said,
+    not_replayed,
+    padding_checked,
+    replays_said,
+    trouble,
+    what_captures_hold,
+)
 from compdbg.views.sizes import leaks_by_size, sizes
 
 _CHECK = {"equal": ("✓", "good"), "differs": ("✗", "bad")}
@@ -36,7 +43,7 @@ def sizes_view(source: Source) -> View:
             Column("graph", lambda s: s.graph),
             Column("trouble", _trouble, wide=True, role=lambda s: "bad" if s.fault else "warn"),
         ),
-        lines=_lines(rows),
+        lines=_lines(rows, leaks),
         empty=told.empty,
     )
 
@@ -65,7 +72,7 @@ def _trouble(served: ServedSize) -> str:
     return said
 
 
-def _lines(rows: list[ServedSize]) -> list[str]:
+def _lines(rows: list[ServedSize], leaks: Mapping[tuple[str, int], object]) -> list[str]:
     if not rows:
         return []
     replays, eager = sum(r.replays for r in rows), sum(r.eager_calls for r in rows)
@@ -75,7 +82,9 @@ def _lines(rows: list[ServedSize]) -> list[str]:
     said += f"{counted(eager, 'call')} without a capture"
     said += f" ({warm} of them to warm up)" if warm else ""
     faults = [f"{r.size}: {r.fault}" for r in rows if r.fault]
-    return [said, *what_captures_hold(rows), *([f"not captured: {', '.join(faults)}"] if faults else [])]
+    checked = padding_checked(rows, leaks)
+    said_of_some = [f"not captured: {', '.join(faults)}"] * bool(faults) + [checked] * bool(checked)
+    return [said, *what_captures_hold(rows), *said_of_some]
 
 
 def size_page(source: Source, served: ServedSize) -> Page:
