@@ -14,6 +14,7 @@ from compdbg.compiler.passes.fusion.fusion_pass import FusionPattern, trace_patt
 from compdbg.compiler.passes.inductor_pass import enable_fake_mode
 
 aten = torch.ops.aten
+NUMBER = "a number for"
 CONVERT = torch.ops.prims.convert_element_type.default
 
 
@@ -40,6 +41,7 @@ def lookalikes(form: FusionPattern) -> Iterator[LookAlike]:
     yield from _casts_between(form)
     yield from _mutations_between(form)
     yield from _mixed_dtypes(form)
+    yield from _numbers_for_tensors(form)
 
 
 def _copies(form: FusionPattern, at: Callable[[fx.Graph], list[Any]]) -> Iterator[tuple[fx.Graph, Any]]:
@@ -127,3 +129,21 @@ def _mixed_dtypes(form: FusionPattern) -> Iterator[LookAlike]:
             module = original(form, **{f"arg{i}": torch.float32})
             module.graph.owning_module = module
             yield LookAlike(f"float32 for argument {i}", module.graph, "extra-check")
+
+
+def _numbers_for_tensors(form: FusionPattern) -> Iterator[LookAlike]:
+    """`x * 2` where the pattern multiplies two tensors: the same operator."""
+
+    def second_operands(graph: fx.Graph) -> list[fx.Node]:
+        inputs = graph.find_nodes(op="placeholder")
+        return [node for node in inputs if node.users and all(_takes_number(u, node) for u in node.users)]
+
+    for graph, node in _copies(form, second_operands):
+        for user in list(node.users):
+            user.update_arg(1, 2)
+        yield LookAlike(f"{NUMBER} {node}", graph, "extra-check")
+
+
+def _takes_number(user: fx.Node, node: fx.Node) -> bool:
+    binary = (aten.mul.Tensor, aten.add.Tensor, aten.sub.Tensor, aten.div.Tensor)
+    return user.target in binary and user.args[1] is node and user.args[0] is not node

@@ -9,7 +9,7 @@ from compdbg import probe
 from compdbg.compiler.passes.fusion.fusion_pass import FusionPass, register_forms
 from compdbg.compiler.passes.fusion.proof import all_fusions
 from compdbg.compiler.passes.utility.blocks import FoldBlocksPass, fold
-from tests.compiler.lookalikes import lookalikes, original
+from tests.compiler.lookalikes import NUMBER, lookalikes, original
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")]
 SLOW = ("SequenceParallelismPass", "AllReduceRMSNormFusionPass")
@@ -50,7 +50,8 @@ def test_every_lookalike_of_a_fusion_is_a_miss_with_its_reason(fusion, record_he
 def test_no_lookalike_of_a_block_is_folded(form):
     matcher = register_forms("block", [form])
     for lookalike in lookalikes(form):
-        if lookalike.reason != "extra-check":  # a block is what it is in any dtypes
+        of_dtypes = lookalike.reason == "extra-check" and not lookalike.change.startswith(NUMBER)
+        if not of_dtypes:  # a block is what it is in any dtypes
             assert folded(matcher, lookalike.graph) == 0, lookalike.change
     assert folded(matcher, original(form).graph) == 1
 

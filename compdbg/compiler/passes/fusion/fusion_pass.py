@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar
 
@@ -132,9 +133,6 @@ def register_forms(name: str, forms: Sequence[FusionPattern]) -> Any:
     named: type = type(name, (PatternMatcherPass,), {})
     matcher = named(pass_name=name)
     for form in forms:
-        more: dict[str, Any] = {}
-        if form.extra_check is not None:
-            more["extra_check"] = form.extra_check
         register_replacement(
             form.pattern,
             form.replacement,
@@ -143,9 +141,21 @@ def register_forms(name: str, forms: Sequence[FusionPattern]) -> Any:
             matcher,
             scalar_workaround=form.scalar_workaround,
             exclusive_arg_names=form.exclusive,
-            **more,
+            extra_check=_for_tensors(form),
         )
     return matcher
+
+
+def _for_tensors(form: FusionPattern) -> Callable[[Any], bool]:
+    """The form's check, for matches with tensors where it has: `x * 2` is an `aten.mul.Tensor` as well."""
+    given = form.extra_check
+
+    def parameters_are_tensors(match: Any) -> bool:
+        numbers = form.scalar_workaround or {}
+        tensors = all(isinstance(v, fx.Node) for name, v in match.kwargs.items() if name not in numbers)
+        return tensors and (given is None or given(match))
+
+    return functools.wraps(given)(parameters_are_tensors) if given is not None else parameters_are_tensors
 
 
 def trace_pattern(*args: Any, **kwargs: Any) -> fx.GraphModule:
