@@ -6,6 +6,9 @@ from compdbg.events.base import Event, Where
 
 LEFT_TO_OTHERS = "left to"
 """How the reason begins where a pass did not run because another does its work."""
+ONE_RANK = "one rank:"
+"""How it begins where a pass is for several ranks."""
+NO_LOSS = (LEFT_TO_OTHERS, ONE_RANK)
 
 
 class Graph(Event, frozen=True):
@@ -44,7 +47,7 @@ class PassRun(Event, frozen=True):
     after: str | None = None
     custom: bool = False
     disabled_by: str | None = None
-    """Why it did not run; begins with `LEFT_TO_OTHERS` where that is no loss."""
+    """Why it did not run; begins with one of `NO_LOSS` where it is none."""
     compile_id: str | None = None
     error: str | None = None
     within: int | None = None

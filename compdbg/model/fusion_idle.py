@@ -18,7 +18,7 @@ from compdbg.events import (
     PatternRegistered,
     Where,
 )
-from compdbg.events.graphs import LEFT_TO_OTHERS
+from compdbg.events.graphs import NO_LOSS
 from compdbg.store.reader import Log, Record
 
 
@@ -232,13 +232,13 @@ class _Process:
         for name, mine in runs.items():
             if name not in self.applied.values() and all(event.disabled_by for _, event in mine):
                 last = mine[-1][1]
-                graphs = "the only graph" if len(mine) == 1 else f"each of {len(mine)} graphs"
+                graphs = f" on each of {len(mine)} graphs" if len(mine) > 1 else ""
                 yield self._idle(
                     _Subject(name, [], False, last.where),
-                    f"skipped on {graphs}: {last.disabled_by}",
+                    f"skipped{graphs}: {last.disabled_by}",
                     "Compile for a range that it accepts, or switch it off.",
                     [id for id, _ in mine[:3]],
-                    alarming=not all((e.disabled_by or "").startswith(LEFT_TO_OTHERS) for _, e in mine),
+                    alarming=not all((e.disabled_by or "").startswith(NO_LOSS) for _, e in mine),
                 )
 
     def _idle(

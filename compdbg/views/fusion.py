@@ -89,11 +89,11 @@ def _words(whole: PassFusion) -> str:
         "fired": fired,
         "missed": missed,
         "no-candidate": "ran and found nothing to fuse",
-        "superseded": "was tried only where another pattern fired",
+        "superseded": "came near only where another pattern fired",
         "cached": f"did not run, because a cache served the compile; {recorded}",
         "not-run": "ran, and applied none of its patterns"
         if all("did not apply it" in row.why for row in whole.rows)
-        else "is configured and did not run",
+        else f"is configured and did not run: {whole.rows[0].why}",
         "unobservable": "could not be observed",
     }[whole.outcome]
 

@@ -7,6 +7,7 @@ import torch
 
 from compdbg.compiler import CompilationConfig, FusionPass
 from compdbg.compiler.effective import resolve
+from compdbg.compiler.ops import norms
 from compdbg.compiler.passes.fusion import proof
 from compdbg.compiler.passes.fusion.proof import Proof, all_fusions, prove, proved
 from compdbg.compiler.passes.inductor_pass import pass_context
@@ -137,7 +138,9 @@ def test_a_pass_that_is_not_for_a_graph_says_so_once(limits, why, record_here):
     assert (row.outcome, why in row.why) == ("not-run", True)
 
 
-def test_sequence_parallelism_that_leaves_a_range_to_the_fused_all_reduce_is_no_fault(record_here):
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_sequence_parallelism_that_leaves_a_range_to_others_is_no_fault(ranks, record_here, monkeypatch):
+    monkeypatch.setattr("compdbg.compiler.passes.fusion.ranks.ranks_in", lambda group: ranks)
     asked = CompilationConfig(pass_config={"enable_sp": True, "fuse_allreduce_rms": True})
     manager = PostGradPassManager()
     manager.configure(resolve(asked, available_passes()).config)
@@ -145,10 +148,48 @@ def test_sequence_parallelism_that_leaves_a_range_to_the_fused_all_reduce_is_no_
         manager(traced(lambda x: x * 2, torch.randn(3, 8)).graph)
     (row,) = [row for row in run.fusion if row.pass_ == "SequenceParallelismPass"]
     assert row.outcome == "not-run"
-    assert row.why == (
-        "skipped on the only graph: left to fuse_allreduce_rms: the range 1-8192 begins below 2048 tokens"
+    assert (
+        row.why
+        == {
+            1: "skipped: one rank: there is no all-reduce in the graph",
+            2: "skipped: left to fuse_allreduce_rms: the range 1-8192 begins below 2048 tokens",
+        }[ranks]
     )
     assert [f.code for f in find_all(run.load()) if f.severity != "info"] == []
+
+
+def test_all_fusions_of_collectives_say_that_there_is_one_rank(record_here):
+    manager = PostGradPassManager()
+    manager.configure(resolve(CompilationConfig(pass_config={"enable_all": True}), available_passes()).config)
+    of_ranks = [f"{kind}Pass" for kind in ("AllReduceRMSNormFusion", "AsyncTP", "CollectiveFusion")]
+    with record_here() as run, pass_context(Range(1, 8192)):
+        for _ in range(2):
+            manager(
+                traced(lambda x, w: norms.rms_norm(x + 1, w, 1e-5), torch.randn(3, 8), torch.ones(8)).graph
+            )
+    for name in (*of_ranks, "SequenceParallelismPass"):
+        whole = run.fusion[name]
+        assert (whole.outcome, whole.rows[0].why) == (
+            "not-run", "skipped: one rank: there is no all-reduce in the graph",
+        )  # fmt: skip
+    told = [f for f in find_all(run.load()) if f.data.get("pass") in (*of_ranks, "SequenceParallelismPass")]
+    assert told == []
+
+
+def test_what_one_rank_sums_is_looked_at_all_the_same(record_here):
+    """A model may call collectives on one rank, and they are in the graph."""
+    functional = torch.ops._c10d_functional
+
+    def summed(x, residual, w):
+        total = functional.wait_tensor(functional.all_reduce(x, "sum", "0")) + residual
+        return norms.rms_norm(total, w, 1e-5)
+
+    manager = PostGradPassManager()
+    manager.configure(resolve(CompilationConfig(pass_config={"enable_all": True}), available_passes()).config)
+    graph = traced(summed, torch.randn(3, 8), torch.randn(3, 8), torch.ones(8)).graph
+    with record_here() as run, pass_context(Range(1, 8)):
+        manager(graph)
+    assert run.fusion["AllReduceRMSNormFusionPass"].outcome == "fired"
 
 
 def test_options_are_fields():

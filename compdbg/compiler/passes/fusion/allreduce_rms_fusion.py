@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, fx
 
 from compdbg.compiler.ops import reduced_norms
 from compdbg.compiler.ops.norms import norm
@@ -14,7 +14,9 @@ from compdbg.compiler.ops.quant import LIMITS, dynamic_quant, static_quant
 from compdbg.compiler.ops.reduced_norms import reduced
 from compdbg.compiler.passes.fusion.forms import SHORT, named
 from compdbg.compiler.passes.fusion.fusion_pass import FusionPass, FusionPattern
+from compdbg.compiler.passes.fusion.ranks import nothing_to_gather, world
 from compdbg.compiler.passes.fusion.rms_quant_fusion import norm_form
+from compdbg.compiler.ranges import Range
 
 Total = Callable[[Tensor, Tensor], Tensor]
 """The sum over ranks and the sum with the residual, in one of the two orders."""
@@ -44,6 +46,9 @@ class AllReduceRMSNormFusionPass(FusionPass):
         for ranks in self.groups:
             yield from reduced_norm_forms(ranks, fused)
 
+    def refusal(self, graph: fx.Graph, compile_range: Range) -> str:
+        return nothing_to_gather(graph, self.groups) or super().refusal(graph, compile_range)
+
 
 def reduced_norm_forms(ranks: str, by: Replacements) -> Iterator[FusionPattern]:
     """An all-reduce, the sum with the residual, a norm, and quantisation or none: the most special first."""
@@ -52,13 +57,6 @@ def reduced_norm_forms(ranks: str, by: Replacements) -> Iterator[FusionPattern]:
             yield _static(dtype, ranks, total, by.static)
             yield _dynamic(dtype, ranks, total, by.dynamic)
         yield _plain(ranks, total, by.plain)
-
-
-def world() -> str:
-    """The name of the group of all ranks, as it stands in graphs."""
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
-        return str(torch.distributed.group.WORLD.group_name)
-    return "0"
 
 
 def _residual_last(ranks: str) -> Total:

@@ -10,14 +10,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, fx
 
 from compdbg.compiler.ops.overlapped import OVERLAP_FROM, all_gather_mm, mm_reduce_scatter
 from compdbg.compiler.ops.shared_rows import all_gather_rows, reduce_scatter_rows, share
-from compdbg.compiler.passes.fusion.allreduce_rms_fusion import world
 from compdbg.compiler.passes.fusion.forms import HALF, WIDTH, named, value_of, variants
 from compdbg.compiler.passes.fusion.fusion_pass import FusionPass, FusionPattern
-from compdbg.compiler.passes.fusion.sequence_parallelism import ranks_in
+from compdbg.compiler.passes.fusion.ranks import nothing_to_gather, ranks_in, world
 from compdbg.compiler.ranges import Range
 
 ROWS = 13
@@ -40,6 +39,9 @@ class AsyncTPPass(FusionPass):
 
     def is_applicable_for_range(self, compile_range: Range) -> bool:
         return compile_range.high >= OVERLAP_FROM
+
+    def refusal(self, graph: fx.Graph, compile_range: Range) -> str:
+        return nothing_to_gather(graph, self.groups) or super().refusal(graph, compile_range)
 
 
 def _one_dtype(*names: str) -> Callable[[Any], bool]:

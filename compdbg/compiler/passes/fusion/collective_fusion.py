@@ -11,7 +11,9 @@ from torch import fx
 
 from compdbg.compiler.passes.attempts import Attempts, near
 from compdbg.compiler.passes.fusion.order import depends_on
+from compdbg.compiler.passes.fusion.ranks import nothing_to_gather, world
 from compdbg.compiler.passes.inductor_pass import InductorPass
+from compdbg.compiler.ranges import Range
 from compdbg.events import Reason
 
 _functional = torch.ops._c10d_functional
@@ -32,6 +34,9 @@ class CollectiveFusionPass(InductorPass):
     def matched_count(self) -> int:
         """Batches in the graph that ran last."""
         return self._matched_count
+
+    def refusal(self, graph: fx.Graph, compile_range: Range) -> str:
+        return nothing_to_gather(graph, [world()]) or super().refusal(graph, compile_range)
 
     def __call__(self, graph: fx.Graph) -> None:
         found: dict[tuple[Any, ...], list[fx.Node]] = defaultdict(list)

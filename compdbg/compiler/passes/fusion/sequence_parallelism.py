@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, fx
 
 from compdbg.compiler.ops.norms import norm
 from compdbg.compiler.ops.quant import dynamic_quant, static_quant
 from compdbg.compiler.ops.shared_rows import all_gather_rows, own_rows, reduce_scatter_rows
-from compdbg.compiler.passes.fusion.allreduce_rms_fusion import Replacements, reduced_norm_forms, world
+from compdbg.compiler.passes.fusion.allreduce_rms_fusion import Replacements, reduced_norm_forms
 from compdbg.compiler.passes.fusion.fusion_pass import FusionPass, FusionPattern
+from compdbg.compiler.passes.fusion.ranks import nothing_to_gather, ranks_in, world
 from compdbg.compiler.ranges import Range
 from compdbg.events.graphs import LEFT_TO_OTHERS
 
@@ -44,6 +44,8 @@ class SequenceParallelismPass(FusionPass):
         return enough and compile_range.low >= self.from_tokens
 
     def refusal(self, graph: fx.Graph, compile_range: Range) -> str:
+        if why := nothing_to_gather(graph, self.groups):
+            return why
         if compile_range.low < self.from_tokens:
             begins = f"the range {compile_range} begins below {self.from_tokens} tokens"
             return f"{LEFT_TO_OTHERS} fuse_allreduce_rms: {begins}"
@@ -55,13 +57,6 @@ class SequenceParallelismPass(FusionPass):
             _keep_shared(graph, node)
         for node in graph.find_nodes(op="call_function", target=torch.ops.aten.sym_size.int):
             _size_of_input(graph, node)
-
-
-def ranks_in(group: str) -> int:
-    """How many ranks a group has; one where there are no groups."""
-    if not (dist.is_available() and dist.is_initialized()):
-        return 1
-    return int(dist.get_world_size(torch.distributed.distributed_c10d._resolve_process_group(group)))
 
 
 def _keep_shared(graph: fx.Graph, own: fx.Node) -> None:
