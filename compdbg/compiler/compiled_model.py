@@ -14,12 +14,13 @@ from torch._dynamo.aot_compile import SerializableCallable
 from compdbg import probe
 from compdbg.compiler import kernels
 from compdbg.compiler.codegen import graph_code
-from compdbg.compiler.compiler_interface import CompilerInterface, make_compiler
+from compdbg.compiler.compiler_interface import CompilerInterface, make_compiler, uses_inductor
 from compdbg.compiler.config import CompilationConfig
 from compdbg.compiler.cuda_graph import wrap_piece
 from compdbg.compiler.dynamic_spec import DynamicSpec
 from compdbg.compiler.graph_data import dump_graph, load_graph
 from compdbg.compiler.partitions import Statics, capturing_parts
+from compdbg.compiler.piece_options import options_said
 from compdbg.compiler.pieces import Piece, Split
 from compdbg.compiler.piecewise_backend import Compiled, PiecewiseBackend
 from compdbg.compiler.readable import decompiled, graph_text
@@ -179,12 +180,18 @@ class CompiledModel(SerializableCallable):  # type: ignore[misc]
             loaded = {"loaded": True} if isinstance(event, PieceEvent) else {}
             probe.emit(msgspec.structs.replace(event, graph=self.name, **loaded))
         said: set[str] = set()
+        inductor = uses_inductor(self.config)
         for name, piece in self.pieces.items():
             for each, version in piece.versions.items():
                 text = str(each)
                 probe.emit(
                     PieceCompiled(
-                        graph=self.name, piece=name, range=text, reused=True, backend=self.config.backend
+                        graph=self.name,
+                        piece=name,
+                        range=text,
+                        reused=True,
+                        backend=self.config.backend,
+                        options=options_said(self.config, each) if inductor else {},
                     )
                 )
                 if version.key not in said:

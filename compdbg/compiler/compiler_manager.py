@@ -23,14 +23,15 @@ from compdbg.compiler.caching import Place
 from compdbg.compiler.compiler_interface import CompilerInterface, Runnable, make_compiler
 from compdbg.compiler.config import CompilationConfig
 from compdbg.compiler.dump import dump_of
-from compdbg.compiler.partitions import Statics, capturing_parts, partition_options
+from compdbg.compiler.partitions import Statics, capturing_parts
 from compdbg.compiler.passes.inductor_pass import get_pass_context, pass_context
 from compdbg.compiler.passes.pass_manager import PostGradPassManager
 from compdbg.compiler.piece_cache import PieceCache
 from compdbg.compiler.piece_guards import added_guards, holds_at
+from compdbg.compiler.piece_options import inductor_options, options_said
 from compdbg.compiler.pieces import Piece, symbols_of
 from compdbg.compiler.piecewise_backend import Compiled
-from compdbg.compiler.ranges import STATIC, Range
+from compdbg.compiler.ranges import Range
 from compdbg.compiler.refake import Ready, made_ready
 from compdbg.compiler.traced_sizes import TracedSizes
 from compdbg.compiler.twins import Family, assumptions, holds, lift
@@ -46,8 +47,6 @@ _PIECE_CONFIG = (
     "tune_single_sizes",
 )
 """What of the configuration decides how one piece is compiled; the rest only decides which pieces."""
-TUNED = {"max_autotune": True, "coordinate_descent_tuning": True}
-"""Inductor's settings for a size of its own that is to be tuned: with one row, a product is no longer one."""
 
 
 class CompilerManager:
@@ -171,12 +170,7 @@ class CompilerManager:
     def _options(self, compile_range: Range) -> dict[str, Any]:
         if not self.compiler.uses_inductor:
             return {}
-        tuned = self.config.tune_single_sizes and compile_range.is_single and compile_range != STATIC
-        options = {
-            **partition_options(self.config),
-            **(TUNED if tuned else {}),
-            **self.config.inductor_compile_config,
-        }
+        options = inductor_options(self.config, compile_range)
         own = options.pop("post_grad_custom_post_pass", None)
         if own is not None and own not in self.pass_manager.passes:
             self.pass_manager.add(own)
@@ -191,5 +185,6 @@ class CompilerManager:
                 duration_ms=(time.perf_counter() - started) * 1e3,
                 reused=reused,
                 backend=self.compiler.name,
+                options=options_said(self.config, compile_range) if self.compiler.uses_inductor else {},
             )
         )

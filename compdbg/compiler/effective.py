@@ -69,6 +69,7 @@ def resolve(requested: CompilationConfig, available_passes: frozenset[str] = fro
     settle.mode()
     settle.partition()
     settle.sizes()
+    settle.tuning()
     settle.passes(available_passes)
     return Effective(settle.config, changes)
 
@@ -151,6 +152,17 @@ class _Settler:
             wanted += known
         self._fill("compile_sizes", sorted(set(wanted)))
         self._fill("compile_ranges", sorted(self.config.compile_ranges or []))
+
+    def tuning(self) -> None:
+        why = ""
+        if self.config.mode is not CompilationMode.FULL:
+            why = f"mode is {self.config.mode.name}: only FULL compiles sizes on their own"
+        elif self.config.backend != "inductor" and not _may_be_inductor(self.config):
+            why = f"the backend is {self.config.backend}: only Inductor tunes"
+        elif not self.config.compile_sizes:
+            why = "compile_sizes is empty: only sizes that are compiled on their own are tuned"
+        if why and self.config.tune_single_sizes:
+            self._change("tune_single_sizes", False, "the compiler", why)
 
     def passes(self, available: frozenset[str]) -> None:
         asked, idle = self.config.pass_config, self._why_no_pass_runs()

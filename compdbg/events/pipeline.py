@@ -108,6 +108,8 @@ class PieceCompiled(Event, frozen=True):
     duration_ms: float = 0.0
     reused: bool = False
     backend: str = ""
+    options: dict[str, str] | None = None
+    """What Inductor was told for this one, as patches of its configuration; None where it is not known."""
 
 
 class Dispatch(Event, frozen=True):

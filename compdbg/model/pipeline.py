@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 
 from msgspec import Struct
 
@@ -48,7 +49,9 @@ class SplitPiece(Struct, frozen=True, kw_only=True):
     differs_by: str | None
     loaded: bool
     compiles: list[str]
-    """Ranges and sizes that the piece was compiled or loaded for."""
+    """Ranges and sizes that the piece was compiled or loaded for; `0` is a piece that no size matters to."""
+    options: dict[str, dict[str, str]] = {}
+    """Of these, by range, what Inductor was told for them, where that was recorded."""
     event: str
     related_to: str | None
     """The first piece that this one would be a twin of, but for the constants in `apart`."""
@@ -90,11 +93,19 @@ class Setting(Struct, frozen=True, kw_only=True):
     event: str
 
 
+def is_tuned(options: Mapping[str, str]) -> bool:
+    """Whether Inductor chose kernels by timing them."""
+    return "true" in (options.get("max_autotune"), options.get("coordinate_descent_tuning"))
+
+
 def build_pieces(log: Log) -> list[SplitPiece]:
     compiles: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+    options: dict[tuple[str, str, str], dict[str, dict[str, str]]] = defaultdict(dict)
     spent: dict[tuple[str, str, str], float] = defaultdict(float)
     for header, event in log.of(PieceCompiled):
         compiles[header.process, event.graph, event.piece].append(event.range)
+        if event.options is not None:
+            options[header.process, event.graph, event.piece][event.range] = event.options
         spent[header.process, event.graph, event.piece] += 0.0 if event.reused else event.duration_ms
     return [
         SplitPiece(
@@ -109,6 +120,7 @@ def build_pieces(log: Log) -> list[SplitPiece]:
             differs_by=piece.differs_by,
             loaded=piece.loaded,
             compiles=compiles.get((header.process, piece.graph, piece.piece), []),
+            options=options.get((header.process, piece.graph, piece.piece), {}),
             event=header.id,
             related_to=piece.related_to,
             apart=piece.apart,

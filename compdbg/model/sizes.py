@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from compdbg.events import Capture, Compared, Dispatch
+from compdbg.events import Capture, Compared, Dispatch, PieceCompiled
+from compdbg.model.pipeline import is_tuned
 from compdbg.store.reader import Log
 
 
@@ -45,6 +46,8 @@ class ServedSize(Struct, frozen=True, kw_only=True):
     largest: int | None
     """The largest size that is to be captured."""
     events: list[str]
+    tuned: bool | None = None
+    """Whether kernels of what it runs as were chosen by timing; None where that was not recorded."""
     padding_checks: int | None = None
     """Replays that were checked for rows of padding that leak; None where that was not asked for."""
 
@@ -68,10 +71,22 @@ def build_sizes(log: Log) -> list[ServedSize]:
     for dispatch in last.values():
         called[dispatch.graph, dispatch.size].append(dispatch)
     keys = sorted({*called, *captured}, key=lambda k: (k[0], k[1]))
-    return [
+    rows = [
         _size(*key, called[key], captured[key], compared[key], list(events.get(key, {}).values()))
         for key in keys
     ]
+    tuned = _tuned(log)
+    return [structs.replace(row, tuned=tuned.get((row.graph, row.compiled_as))) for row in rows]
+
+
+def _tuned(log: Log) -> dict[tuple[str, str | None], bool]:
+    """Graph and range -> whether any piece of it was tuned for that."""
+    found: dict[tuple[str, str | None], bool] = {}
+    for _, event in log.of(PieceCompiled):
+        if event.options is not None:
+            key = (event.graph, event.range)
+            found[key] = found.get(key, False) or is_tuned(event.options)
+    return found
 
 
 def _size(

@@ -47,6 +47,11 @@ def padding_checked(rows: Sequence[ServedSize], leaking: Collection[tuple[str, i
     return f"padding checked: {counted(len(checked), 'size')} ({replays}), {found}"
 
 
+def compiled_as(served: ServedSize) -> str:
+    """`1-`, or `8 tuned`: the size or range whose code runs."""
+    return f"{served.compiled_as} tuned" if served.tuned else served.compiled_as or ""
+
+
 def captures_said(served: ServedSize) -> str:
     """`1 full, 5 pieces`."""
     full, pieces = (served.captures_by_mode.get(mode, 0) for mode in _HOLD)

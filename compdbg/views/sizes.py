@@ -9,7 +9,14 @@ from compdbg.model.capture_sizes import Padding
 from compdbg.model.sizes import ServedSize
 from compdbg.views.base import Column, Source, View
 from compdbg.views.places import size
-from compdbg.views.served import captures_said, padding_checked, replays_said, trouble, what_captures_hold
+from compdbg.views.served import (
+    captures_said,
+    compiled_as,
+    padding_checked,
+    replays_said,
+    trouble,
+    what_captures_hold,
+)
 
 
 def sizes(source: Source) -> View:
@@ -22,7 +29,7 @@ def sizes(source: Source) -> View:
         columns=(
             Column("graph", lambda s: s.graph),
             Column("size", lambda s: str(s.size), align="right"),
-            Column("compiled as", lambda s: s.compiled_as or ""),
+            Column("compiled as", compiled_as),
             Column("padded to", lambda s: str(s.padded_to or ""), align="right"),
             Column("captures", captures_said, align="right"),
             Column("took", lambda s: _milliseconds(s.capture_ms), align="right"),

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
-from compdbg.model.pipeline import Crossing, SplitPiece
+from compdbg.model.pipeline import Crossing, SplitPiece, is_tuned
 from compdbg.model.run import Run
 from compdbg.views.base import Column, Source, View
 from compdbg.views.places import counted
 
+STATIC = "0"
+"""The range of a piece that no size matters to."""
 _OF_THE_MODEL = re.compile(r"_(parameters|buffers)_")
 """In the name that Dynamo gives to what it finds in a module."""
 
@@ -27,12 +30,24 @@ def splits(source: Source) -> View:
             Column("ops", lambda p: "" if p.ops is None else str(p.ops), align="right"),
             Column("split at", lambda p: p.split_op or ""),
             Column("twin of", lambda p: p.shared_with or ""),
-            Column("compiled for", lambda p: " ".join(p.compiles)),
+            Column("compiled for", compiled_for),
             Column("in", lambda p: crossing(p.inputs), wide=True),
             Column("out", lambda p: crossing(p.outputs), wide=True),
         ),
         empty="no graph was split",
     )
+
+
+def compiled_for(piece: SplitPiece) -> str:
+    """`8 tuned, 1-`; `as piece_2` for a twin, which runs what that one was compiled to."""
+    if piece.shared_with:
+        return f"as {piece.shared_with}"
+    return ", ".join(range_said(each, piece.options.get(each, {})) for each in piece.compiles)
+
+
+def range_said(text: str, options: Mapping[str, str]) -> str:
+    """A range or size that something is compiled for, and whether its kernels were chosen by timing."""
+    return ("any size" if text == STATIC else text) + (" tuned" if is_tuned(options) else "")
 
 
 def _lines(pieces: list[SplitPiece]) -> list[str]:

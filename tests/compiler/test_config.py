@@ -230,6 +230,24 @@ def test_sizes_of_their_own_are_tuned(tune, own, wanted):
     assert {size: tuple(map(found.get, keys)) for size, found in options.items()} == wanted
 
 
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"compile_sizes": [4]}, None),
+        ({}, "compile_sizes is empty: only sizes that are compiled on their own are tuned"),
+        ({"compile_sizes": [4], "backend": "eager"}, "the backend is eager: only Inductor tunes"),
+        (
+            {"compile_sizes": [4], "mode": "DYNAMO_TRACE_ONCE"},
+            "mode is DYNAMO_TRACE_ONCE: only FULL compiles sizes on their own",
+        ),
+    ],
+)
+def test_tuning_that_has_nothing_to_tune_is_put_back_and_said(settings, why):
+    effective = resolve(CompilationConfig(tune_single_sizes=True, **settings), available_passes())
+    assert effective.config.tune_single_sizes is (why is None)
+    assert [c.why for c in effective.changes if c.key == "tune_single_sizes"] == ([why] if why else [])
+
+
 @pytest.mark.parametrize(("outside", "in_program", "asked"), [("{}", "eager", True), (CC, "inductor", False)])
 def test_passes_that_fell_to_a_backend_from_the_command_line_were_meant_to(
     monkeypatch, outside, in_program, asked

@@ -104,6 +104,7 @@ def test_an_operator_that_cannot_be_captured(record_here):
     assert (rows[2]["fault"], rows[2]["eager_calls"], rows[2]["warm_ups"]) == ("sync", 2, 0)
 
 
+TUNED = {"max_autotune": "true", "coordinate_descent_tuning": "true"}
 CALLS = (1, 1, 2, 3, 4, 9)
 """Those of fewer than three rows are uniform decode, where these are captured apart."""
 FULL, PIECEWISE = {"FULL": 1}, {"PIECEWISE": 4}
@@ -147,3 +148,17 @@ def test_a_mode_that_leaves_batches_out_is_said_in_words(record_here):
     assert "captures of a size: one of the whole graph (FULL)\n" in said
     assert "1 call of mixed batches (FULL_DECODE_ONLY captures decode ones)" in said
     assert "mode 1" not in said
+
+
+@pytest.mark.parametrize(("tune", "options"), [(True, {"8": TUNED, "1-": {}}), (False, {"8": {}, "1-": {}})])
+def test_what_inductor_was_told_is_recorded_where_it_compiles_and_where_a_cache_serves(
+    tune, options, record_here
+):
+    for result in ("compiled", "loaded"):
+        run = recorded(
+            record_here, Layers, [8], (8, 3), backend="inductor", compile_sizes=[8], tune_single_sizes=tune
+        )
+        compiled = [piece for piece in run.pieces if piece.kind == "compiled"]
+        assert [piece.loaded for piece in compiled] == [result == "loaded"] * len(compiled)
+        assert all(piece.options == options for piece in compiled)
+        assert {row.size: row.tuned for row in run.sizes} == {3: tune, 8: tune}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from compdbg.events import (
     Boundary,
     Capture,
@@ -19,6 +21,7 @@ from compdbg.report.json import answer
 from compdbg.store.reader import Log, Record
 from compdbg.views.base import Source
 from compdbg.views.config import config
+from compdbg.views.sizes import sizes
 from compdbg.views.splits import splits
 
 
@@ -74,7 +77,49 @@ class TestPieces:
         )
 
 
+class TestCompiledFor:
+    def said(self, *events):
+        run = run_of(*events)
+        cell = {column.title: column.cell for column in splits(Source(run, [])).columns}["compiled for"]
+        return [cell(piece) for piece in run.pieces]
+
+    def test_a_twin_runs_what_its_first_was_compiled_to(self):
+        first, twin = (
+            Piece(graph="M", piece=name, piece_kind="compiled", shared_with=shared)
+            for name, shared in (("piece_0", None), ("piece_2", "piece_0"))
+        )
+        compiled = [PieceCompiled(graph="M", piece="piece_0", range=each) for each in ("8", "1-")]
+        assert self.said(first, twin, *compiled) == ["8, 1-", "as piece_0"]
+
+    def test_a_size_that_was_tuned_and_one_that_does_not_matter(self):
+        pieces = [Piece(graph="M", piece=f"piece_{n}", piece_kind="compiled") for n in (0, 2)]
+        tuned = {"max_autotune": "true", "coordinate_descent_tuning": "true"}
+        compiled = [
+            PieceCompiled(graph="M", piece="piece_0", range="8", options=tuned),
+            PieceCompiled(graph="M", piece="piece_0", range="1-", options={"epilogue_fusion": "false"}),
+            PieceCompiled(graph="M", piece="piece_2", range="0"),
+        ]
+        assert self.said(*pieces, *compiled) == ["8 tuned, 1-", "any size"]
+
+
 class TestSizes:
+    @pytest.mark.parametrize(
+        ("options", "tuned", "said"),
+        [
+            ({"coordinate_descent_tuning": "true", "max_autotune": "false"}, True, "8 tuned"),
+            ({}, False, "8"),
+            (None, None, "8"),
+        ],
+    )
+    def test_whether_what_a_size_runs_as_was_tuned(self, options, tuned, said):
+        run = run_of(
+            PieceCompiled(graph="M", piece="piece_0", range="8", options=options),
+            Dispatch(graph="M", size=8, compiled_as="8", eager_calls=1),
+        )
+        cell = {column.title: column.cell for column in sizes(Source(run, [])).columns}["compiled as"]
+        (row,) = run.sizes
+        assert (row.tuned, cell(row)) == (tuned, said)
+
     def test_the_last_tally_counts(self):
         run = run_of(
             Dispatch(graph="0/0", size=4, compiled_as="1-8", eager_calls=1),

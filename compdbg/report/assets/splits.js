@@ -47,7 +47,7 @@ function pieceDetail(piece) {
   const rows = [
     ["Piece", `${piece.piece} (${piece.kind})`],
     ["Ops", piece.ops], ["Splitting op", piece.split_op], ["Twin of", piece.shared_with], ["No twin because", piece.differs_by],
-    ["Compiled for", (piece.compiles ?? []).join(" ")],
+    ["Compiled for", piece.shared_with ? `as ${piece.shared_with}` : (piece.compiles ?? []).join(", ")],
     ["In", crossings(piece.inputs)], ["Out", crossings(piece.outputs)],
   ].filter(([, value]) => value !== undefined && value !== null && value !== "");
   return element("dl", { class: "detail" }, ...rows.map(([key, value]) =>

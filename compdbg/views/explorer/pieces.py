@@ -8,7 +8,7 @@ from compdbg.views.base import Column, Source, View
 from compdbg.views.explorer.base import Block, Code, CodeLine, Page, Place
 from compdbg.views.explorer.words import facts, listing
 from compdbg.views.places import counted, duration
-from compdbg.views.splits import splits
+from compdbg.views.splits import compiled_for, range_said, splits
 
 _KINDS = {"compiled": "■", "splitting": "○", "inlined": "·"}
 MAX_LINES = 400
@@ -26,7 +26,7 @@ def pieces_view(source: Source) -> View:
             Column("ops", lambda p: "" if p.ops is None else str(p.ops), align="right"),
             Column("twin of", lambda p: f"= {p.shared_with}" if p.shared_with else "", role=lambda p: "dim"),
             Column("split at", lambda p: p.split_op or ""),
-            Column("compiled for", lambda p: " ".join(p.compiles)),
+            Column("compiled for", compiled_for),
             Column("into the next", lambda p: crossing(p.outputs), wide=True),
             Column("graph", lambda p: p.graph),
         ),
@@ -100,12 +100,14 @@ def _chain(chain: list[SplitPiece], own: SplitPiece) -> list[CodeLine]:
 
 
 def _compiles(source: Source, piece: SplitPiece) -> list[Block]:
+    name = piece.piece if piece.compiles else piece.shared_with
     found = [
-        f"{e.range}: {_came(e)} in {duration(e.duration_ms / 1e3)}"
+        f"{range_said(e.range, e.options or {})}: {_came(e)} in {duration(e.duration_ms / 1e3)}"
         for _, e in source.run.log.of(PieceCompiled)
-        if (e.graph, e.piece) == (piece.graph, piece.piece)
+        if (e.graph, e.piece) == (piece.graph, name)
     ]
-    return [listing("compiled for", found)] if found else []
+    of = "" if name == piece.piece else f", as {name}"
+    return [listing(f"compiled for{of}", found)] if found else []
 
 
 def _came(event: PieceCompiled) -> str:

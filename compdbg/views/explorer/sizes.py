@@ -13,6 +13,7 @@ from compdbg.views.explorer.words import facts, listing
 from compdbg.views.places import counted, place, size
 from compdbg.views.served import (
     captures_said,
+    compiled_as,
     not_replayed,
     padding_checked,
     replays_said,
@@ -34,7 +35,7 @@ def sizes_view(source: Source) -> View:
         columns=(
             Column("size", lambda s: str(s.size), align="right"),
             Column("served", lambda s: _served(s, leaks)[0], role=lambda s: _served(s, leaks)[1]),
-            Column("as", lambda s: s.compiled_as or ""),
+            Column("as", compiled_as),
             Column("pad to", lambda s: str(s.padded_to or ""), align="right"),
             Column("caps", lambda s: str(s.captures or ""), align="right"),
             Column("replays", lambda s: str(s.replays or ""), align="right"),
@@ -109,7 +110,8 @@ def size_page(source: Source, served: ServedSize) -> Page:
 
 
 def _runs_as(served: ServedSize) -> str:
-    compiled = f"compiled for {served.compiled_as}" if served.compiled_as else ""
+    tuned = ", kernels chosen by timing" if served.tuned else ""
+    compiled = f"compiled for {served.compiled_as}{tuned}" if served.compiled_as else ""
     is_padded = served.padded_to not in (None, served.size)
     padded = f"padded from {served.size} to {served.padded_to} rows" if is_padded else ""
     return ", ".join(filter(None, [padded, compiled]))
