@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
@@ -29,6 +30,7 @@ _sink: Sink | None = None
 _stack = threading.local()
 
 
+_passes: Counter[str] = Counter()
 _endings: list[Callable[[], None]] = []
 _forks: list[Callable[[], None]] = []
 
@@ -148,6 +150,22 @@ def graph_that_failed(errors: Iterable[BaseException]) -> str | None:
     """The innermost graph that this thread was compiling when one of these errors came out of it."""
     error_id, name = _stack.__dict__.pop("failure", (None, None))
     return name if any(id(error) == error_id for error in errors) else None
+
+
+def next_pass(graph: str) -> int:
+    """The number of a pass that begins on a graph: hooks and our compiler count together."""
+    _passes[graph] += 1
+    return _passes[graph] - 1
+
+
+def pass_under_way() -> int | None:
+    """The number of the innermost pass that this thread was seen to begin, and not to end."""
+    return getattr(_stack, "pass_under_way", None)
+
+
+def set_pass_under_way(index: int | None) -> None:
+    """A pass began or ended on this thread."""
+    _stack.pass_under_way = index
 
 
 def graph_under_way() -> str | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -38,7 +37,7 @@ class Running:
         self.where: Where | None = None
         self.disabled_by: str | None = None
         self.graph_name = graph_name()
-        self.index = _next_index(self.graph_name)
+        self.index = probe.next_pass(self.graph_name)
         self.before: Snapshot | None = None
         self.effects: list[Effect] = []
         self.told: set[str] = set()
@@ -47,12 +46,6 @@ class Running:
 
 
 _here = threading.local()
-_indexes: Counter[str] = Counter()
-
-
-def _next_index(graph: str) -> int:
-    _indexes[graph] += 1
-    return _indexes[graph] - 1
 
 
 def _stack() -> list[Running]:
@@ -91,6 +84,7 @@ def begin(graph: Any, name: str) -> Running:
         _record_unobserved(graph, known, running)
     running.effects = _effects(graph, running.before)
     stack.append(running)
+    probe.set_pass_under_way(running.index)
     running.started = time.perf_counter()
     _charge(running.within, running.started - started)
     return running
@@ -102,6 +96,7 @@ def end(running: Running, error: str | None) -> None:
     stack = _stack()
     while stack and stack.pop() is not running:
         pass
+    probe.set_pass_under_way(stack[-1].index if stack else None)
     assert running.before is not None
     ran = running.disabled_by is None and error is None
     after = snapshot(running.graph) if ran else running.before

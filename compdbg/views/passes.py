@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 
 from compdbg.model.passes import Pass
@@ -11,7 +12,7 @@ from compdbg.views.places import counted, duration
 
 def passes(source: Source) -> View:
     items = source.run.passes
-    depth = _depths(items)
+    depth, shared = _depths(items), _of_several(items)
     return View(
         name="passes",
         title="Passes over graphs",
@@ -19,7 +20,7 @@ def passes(source: Source) -> View:
         items=items,
         shown=_from_outside_in([p for p in items if _tells(p)]),
         columns=(
-            Column("graph", lambda p: p.graph),
+            Column("graph", lambda p: f"{p.graph} {_whose(p)}" if p.graph in shared else p.graph),
             Column("#", lambda p: str(p.index), align="right"),
             Column("pass", lambda p: "  " * depth[p.event, p.graph, p.index] + _name(p)),
             Column("time", lambda p: duration(p.duration_us / 1e6), align="right"),
@@ -50,8 +51,20 @@ def _lines(items: Sequence[Pass]) -> list[str]:
 
 def _from_outside_in(items: list[Pass]) -> list[Pass]:
     """By graph, and a pass before those that it runs: they end, and are recorded, before it does."""
-    graphs = {p.graph: n for n, p in reversed(list(enumerate(items)))}
-    return sorted(items, key=lambda p: (graphs[p.graph], p.cached, p.index))
+    graphs = {(p.graph, p.process): n for n, p in reversed(list(enumerate(items)))}
+    return sorted(items, key=lambda p: (graphs[p.graph, p.process], p.cached, p.index))
+
+
+def _of_several(items: Sequence[Pass]) -> set[str]:
+    """Names of graphs that several processes have, each with passes of its own."""
+    processes: dict[str, set[str]] = defaultdict(set)
+    for one in items:
+        processes[one.graph].add(one.process)
+    return {graph for graph, seen in processes.items() if len(seen) > 1}
+
+
+def _whose(one: Pass) -> str:
+    return f"of rank {one.rank}" if one.rank is not None else f"of process {one.process}"
 
 
 def _tells(one: Pass) -> bool:

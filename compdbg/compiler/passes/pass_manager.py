@@ -152,17 +152,13 @@ class PostGradPassManager(CustomGraphPass):  # type: ignore[misc]
 
     def _refuse(self, pass_: InductorPass, why: str) -> None:
         """Keep that a pass was skipped; it is said once for each reason, not for each graph."""
-        run = PassRun(
-            pass_name=pass_.name,
-            graph=probe.graph_under_way() or "?",
-            index=len(self.runs),
-            custom=True,
-            disabled_by=why,
-        )
+        graph = probe.graph_under_way() or "?"
+        run = PassRun(pass_name=pass_.name, graph=graph, index=len(self.runs), custom=True, disabled_by=why)
         self.runs.append(run)
         if (pass_.name, why) not in self._refused:
             self._refused.add((pass_.name, why))
-            probe.emit(run)
+            number, within = probe.next_pass(graph), probe.pass_under_way()
+            probe.emit(msgspec.structs.replace(run, index=number, within=within))
 
     def _run(self, pass_: InductorPass, graph: fx.Graph) -> None:
         before, given = _ops(graph), frozenset(graph.nodes)

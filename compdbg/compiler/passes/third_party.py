@@ -91,7 +91,13 @@ class ThirdPartyPass(InductorPass):
         log.warning("the pass %r of %s failed and is left out: %s", self.entry.name, package, short)
         graph = probe.graph_under_way() or f"range {get_pass_context().compile_range}"
         failed = PassRun(
-            pass_name=self.entry.name, graph=graph, index=0, custom=True, error=text, where=_raised_at(error)
+            pass_name=self.entry.name,
+            graph=graph,
+            index=probe.next_pass(graph),
+            within=probe.pass_under_way(),
+            custom=True,
+            error=text,
+            where=_raised_at(error),
         )
         probe.emit(failed)
 
