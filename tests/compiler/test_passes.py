@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.fx.experimental.proxy_tensor import make_fx
 
+import tests.compiler.passes_only  # noqa: F401
 from compdbg.compiler import CompilationConfig, FusionPass, support_torch_compile, use_config
 from compdbg.compiler.effective import resolve
 from compdbg.compiler.passes.fusion.fusion_pass import FusionPattern
@@ -300,6 +301,22 @@ def test_functions_methods_and_names_are_passes():
     named = as_pass("tests.compiler.test_passes:NormDoubled")
     assert named.name == "NormDoubled"
     assert as_pass(lambda graph: 1).uuid() != as_pass(lambda graph: graph.lint()).uuid()
+
+
+@pytest.mark.parametrize(("by", "matched"), [(2, 1), (3, 0)])
+def test_a_fusion_of_constants_fires_at_a_dynamic_size(by, matched):
+    """The pattern is traced again with the size as an input more, which is no tensor."""
+    fusion = NormDoubled()
+
+    @support_torch_compile(dynamic_arg_dims={"x": 0})
+    class Model(nn.Module):
+        def forward(self, x):
+            return torch.ops.core.norm(x, 1e-5) * by
+
+    config = CompilationConfig(backend="passes-only", inductor_passes=[fusion], disable_cache=True)
+    with use_config(config), torch.inference_mode():
+        Model()(torch.randn(3, 8))
+    assert fusion.matched_count == matched
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar
 
@@ -149,11 +150,12 @@ def register_forms(name: str, forms: Sequence[FusionPattern]) -> Any:
 def _for_tensors(form: FusionPattern) -> Callable[[Any], bool]:
     """The form's check, for matches with tensors where it has: `x * 2` is an `aten.mul.Tensor` as well."""
     given = form.extra_check
+    tensors = inspect.signature(form.pattern).parameters.keys() - (form.scalar_workaround or {}).keys()
 
     def parameters_are_tensors(match: Any) -> bool:
-        numbers = form.scalar_workaround or {}
-        tensors = all(isinstance(v, fx.Node) for name, v in match.kwargs.items() if name not in numbers)
-        return tensors and (given is None or given(match))
+        if any(isinstance(match.kwargs.get(name), (bool, int, float)) for name in tensors):
+            return False
+        return given is None or given(match)
 
     return functools.wraps(given)(parameters_are_tensors) if given is not None else parameters_are_tensors
 
