@@ -109,6 +109,7 @@ def _find(folder: str, overrides: Sequence[str]) -> Found:
 def _verdict(run: Run, found: Sequence[Finding], counts: dict[str, int]) -> str:
     """In half a sentence what was found, and how the program failed where no finding says it."""
     from compdbg.report.text import clean
+    from compdbg.views.asked import checks
     from compdbg.views.ending import failure, is_told
 
     failed = "" if is_told(run, found) else clean(failure(run, with_message=False))
@@ -118,6 +119,8 @@ def _verdict(run: Run, found: Sequence[Finding], counts: dict[str, int]) -> str:
         seen = f"{failed}; " + ("no finding explains it" if run.summary.torch else "torch was not imported")
     else:
         seen = "no fault was found" if run.summary.torch else "torch was not imported"
+        vain = [said for asked, said in zip(run.asked, checks(run), strict=True) if not asked.compared]
+        seen += f", but {' and '.join(vain)}" if vain and run.summary.torch else ""
     return f"{seen}; recorded in {os.path.relpath(run.summary.path)}"
 
 

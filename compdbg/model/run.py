@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 from compdbg.events import CloneRemoved
+from compdbg.model.asked import Asked, build_asked
 from compdbg.model.caches import Lookup, Problem, build_cache_problems, build_lookups
 from compdbg.model.capture_sizes import Padding, build_padding
 from compdbg.model.captures import (
@@ -180,6 +181,10 @@ class Run:
     @cached_property
     def lookups(self) -> list[Lookup]:
         return build_lookups(self.log)
+
+    @cached_property
+    def asked(self) -> list[Asked]:
+        return build_asked(self.log, self.lookups)
 
     @cached_property
     def comparisons(self) -> list[Comparison]:

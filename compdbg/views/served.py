@@ -28,10 +28,12 @@ _NOT_REPLAYED = {
 
 
 def what_captures_hold(rows: Sequence[ServedSize]) -> list[str]:
-    """A line on how captures are counted, if there are any."""
+    """A line on how captures are counted, if there are any, and one on graphs for which none are made."""
     modes = {mode for row in rows for mode in row.captures_by_mode}
     held = [said for mode, said in _HOLD.items() if mode in modes]
-    return [f"captures of a size: {', '.join(held)}"] if held else []
+    none = dict.fromkeys(row.graph for row in rows if _is_without_captures(row))
+    lines = [f"captures of a size: {', '.join(held)}"] if held else []
+    return [*lines, *([f"{', '.join(none)}: no captures, cudagraph_mode is NONE"] if none else [])]
 
 
 def padding_checked(rows: Sequence[ServedSize], leaking: Collection[tuple[str, int]]) -> str:
@@ -76,8 +78,15 @@ def trouble(served: ServedSize) -> str:
     )
 
 
+def _is_without_captures(served: ServedSize) -> bool:
+    """Nothing of the graph is to be captured, so that a call that is no replay is no trouble."""
+    return served.largest is None and "mode" in served.uncaptured
+
+
 def not_replayed(served: ServedSize) -> list[str]:
     """The calls without a capture that were no warm-ups, by the reason."""
+    if _is_without_captures(served):
+        return []
     return [
         f"{counted(calls, 'call')} {_NOT_REPLAYED.get(reason, f'({reason})')}"
         + (f": {served.why}" if reason == "unpaddable" and served.why else "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from compdbg.views.asked import checks, in_vain
 from compdbg.views.base import Source, View
 from compdbg.views.ending import ended, failure, is_told
 from compdbg.views.frames import frames
@@ -50,6 +51,7 @@ def _areas(source: Source) -> list[tuple[str, str]]:
     checked = padding_checked(run.sizes, leaks_by_size(source))
     if checked:
         found.append(("padding", checked.removeprefix("padding ")))
+    found += [("checked", said) for said in checks(run)]
     if run.summary.cold is not None:
         found.append(("caches", "cold: compiled anew" if run.summary.cold else "warm: served from a cache"))
     if run.summary.processes > 1:
@@ -63,7 +65,10 @@ def verdict(source: Source) -> str:
     failed = failure(source.run)
     severe = [f for f in source.findings if f.severity != "info"]
     if not severe:
-        return f"{_begin(failed)}. No finding explains it." if failed else "No fault was found in this run."
+        if failed:
+            return f"{_begin(failed)}. No finding explains it."
+        nothing = in_vain(source.run)
+        return f"No fault was found in this run{f', but {nothing}' if nothing else ''}."
     errors = sum(f.severity == "error" for f in severe)
     warnings = len(severe) - errors
     parts = [counted(n, noun) for n, noun in ((errors, "error"), (warnings, "warning")) if n]

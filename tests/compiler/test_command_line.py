@@ -88,3 +88,46 @@ def test_a_value_that_only_the_program_can_judge_is_the_users_error(
     assert finding.where.line == 12
     assert option in {setting.changed_by for setting in run.settings}
     assert finding.suggestion.startswith("Correct the value where it is set")
+
+
+FUSED = """
+    import torch
+    from torch import nn
+    from compdbg.compiler import CompilationConfig, FusionPass, support_torch_compile, use_config
+
+    class Twice(FusionPass):
+        def pattern(self, x):
+            return torch.sin(x) * 2
+
+        def replacement(self, x):
+            return torch.sin(x) + torch.sin(x)
+
+        def inputs(self):
+            return [torch.empty(4, 8)]
+
+    @support_torch_compile(dynamic_arg_dims={"x": 0})
+    class Model(nn.Module):
+        def forward(self, x):
+            return torch.sin(x + 1) * 2
+
+    with use_config(CompilationConfig(inductor_passes=[Twice()])), torch.inference_mode():
+        Model()(torch.ones(3, 8))
+"""
+
+
+def test_a_warm_start_says_that_its_replacements_were_not_compared(tmp_path: Path) -> None:
+    write(tmp_path, {"program.py": FUSED})
+    said = []
+    for start, more in (("cold", {}), ("warm", {}), ("anew", {"COMPDBG_DISABLE_COMPILE_CACHE": "1"})):
+        folders = {"COMPDBG_CACHE_DIR": "ours", "TORCHINDUCTOR_CACHE_DIR": "torchs"}
+        env = clean_environment(**{name: str(tmp_path / folder) for name, folder in folders.items()}, **more)
+        command = recording(tmp_path / start, "--check-replacements", "program.py")
+        went = go(command, tmp_path, env=env)
+        assert went.status == 0, went.stderr
+        said.append(went.stderr.decode().splitlines()[-1].partition("; recorded")[0])
+    assert said == [
+        "compdbg: no fault was found",
+        "compdbg: no fault was found, but --check-replacements compared nothing: nothing is replaced where a "
+        "cache serves; compile anew with COMPDBG_DISABLE_COMPILE_CACHE=1",
+        "compdbg: no fault was found",
+    ]

@@ -1,0 +1,30 @@
+"""In words what the checks came to that a run was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from compdbg.model.asked import Asked
+from compdbg.model.run import Run
+from compdbg.views.places import counted
+
+
+def checks(run: Run) -> list[str]:
+    """`--check-replacements compared 3 replacements`, a line a check."""
+    return [_check(asked) for asked in run.asked]
+
+
+def _check(asked: Asked) -> str:
+    count = f"{counted(asked.compared, asked.what)}{asked.of}" if asked.compared else "nothing"
+    said = f"{asked.option} compared {count}"
+    return ": ".join(filter(None, [said, "; ".join(filter(None, [asked.why, asked.do]))]))
+
+
+def in_vain(run: Run) -> str:
+    """The checks that compared nothing, as half a sentence; empty if each compared something."""
+    options = [asked.option for asked in run.asked if not asked.compared]
+    return f"{_both(options)} compared nothing" if options else ""
+
+
+def _both(words: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
