@@ -167,6 +167,6 @@ def test_what_inductor_was_told_is_recorded_where_it_compiles_and_where_a_cache_
 def test_a_model_for_which_nothing_is_captured_has_no_trouble(record_here):
     run = recorded(record_here, Layers, [1], (1, 3, 3), cudagraph_mode="NONE")
     said = render(text_view(Source(run, [])), 200)
-    assert "Model: no captures, cudagraph_mode is NONE" in said
+    assert ": no captures, cudagraph_mode is NONE\n" in said
     assert "FULL_DECODE_ONLY" not in said
     assert [(row.eager_calls, row.replays) for row in run.sizes] == [(1, 0), (2, 0)]
