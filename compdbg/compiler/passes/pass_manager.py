@@ -24,7 +24,7 @@ from compdbg.compiler.near_names import nearest
 from compdbg.compiler.passes.attempts import Attempts
 from compdbg.compiler.passes.fusion.fusion_pass import FusionPass
 from compdbg.compiler.passes.inductor_pass import InductorPass, as_pass, get_pass_context, hash_dict
-from compdbg.compiler.passes.lines import fill_in
+from compdbg.compiler.passes.lines import handed_on
 from compdbg.compiler.passes.rank_agreement import tell_and_compare
 from compdbg.compiler.passes.utility.fix_functionalization import FixFunctionalizationPass
 from compdbg.compiler.passes.utility.noop_elimination import NoOpEliminationPass
@@ -161,15 +161,15 @@ class PostGradPassManager(CustomGraphPass):  # type: ignore[misc]
             probe.emit(msgspec.structs.replace(run, index=number, within=within))
 
     def _run(self, pass_: InductorPass, graph: fx.Graph) -> None:
-        before, given = _ops(graph), frozenset(graph.nodes)
+        before = _ops(graph)
         text = _text(graph)
-        started = time.perf_counter()
-        if type(pass_).__call__ is FusionPass.__call__:
-            pass_(graph)  # torch's matcher has an observer of its own
-        else:
-            GraphTransformObserver(graph.owning_module, pass_.name, "compdbg").apply_graph_pass(pass_)
-        duration = (time.perf_counter() - started) * 1e6
-        fill_in(graph, given)
+        with handed_on(graph):
+            started = time.perf_counter()
+            if type(pass_).__call__ is FusionPass.__call__:
+                pass_(graph)  # torch's matcher has an observer of its own
+            else:
+                GraphTransformObserver(graph.owning_module, pass_.name, "compdbg").apply_graph_pass(pass_)
+            duration = (time.perf_counter() - started) * 1e6
         after = _ops(graph)
         delta = {op: after[op] - before[op] for op in sorted(before | after) if after[op] != before[op]}
         matched = getattr(pass_, "matched_count", None)
