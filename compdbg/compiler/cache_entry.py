@@ -39,6 +39,8 @@ class Entry(Struct, frozen=True, kw_only=True):
     about: dict[str, Any] = {}
     sections: dict[str, bytes] = {}
     made: float = 0.0
+    run: str = ""
+    """Which recorded run made it; nothing where none was recorded."""
 
 
 def digest(data: bytes) -> str:
@@ -50,6 +52,7 @@ def to_bytes(entry: Entry) -> bytes:
         "key": entry.key,
         "made": entry.made or time.time(),
         "by": os.getpid(),
+        "run": entry.run,
         "factors": entry.factors,
         "about": entry.about,
         "sections": [[name, len(data), digest(data)] for name, data in entry.sections.items()],
@@ -73,7 +76,12 @@ def from_bytes(data: bytes, key: str) -> Entry:
         sections[name] = part
         at += size
     return Entry(
-        key=key, factors=header["factors"], about=header["about"], sections=sections, made=header["made"]
+        key=key,
+        factors=header["factors"],
+        about=header["about"],
+        sections=sections,
+        made=header["made"],
+        run=header.get("run", ""),
     )
 
 
@@ -100,14 +108,16 @@ def read_header(path: Path) -> dict[str, Any]:
     return _header(head)[0]
 
 
-def read_factors(path: Path) -> tuple[str, dict[str, str], float] | None:
-    """Key, factors and time of an entry, from its first line only; None if that can't be read."""
+def read_about(path: Path) -> Entry | None:
+    """An entry without its sections, from its first line only; None if that can't be read."""
     try:
         with path.open("rb") as file:
             if file.readline() != MAGIC:
                 return None
             header = json.loads(file.readline().partition(b" ")[2])
-            return header["key"], header["factors"], header["made"]
+            return Entry(
+                key=header["key"], factors=header["factors"], made=header["made"], run=header.get("run", "")
+            )
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 
 from compdbg import probe
@@ -25,7 +26,7 @@ from compdbg.compiler.cache_entry import (
     Unusable,
     from_bytes,
     key_of,
-    read_factors,
+    read_about,
     remove_leftovers,
     to_bytes,
     write_atomically,
@@ -38,6 +39,8 @@ log = logging.getLogger("compdbg.compiler")
 ENTRY = "entry"
 _MAX_COMPARED = 64
 _SHOWN = 200
+ORDER = "order of passes"
+"""The factor that names all passes as they run."""
 
 
 class Cache:
@@ -98,6 +101,7 @@ class Cache:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             remove_leftovers(folder)
+            entry = msgspec.structs.replace(entry, run=probe.run_name())
             write_atomically(folder / name, to_bytes(entry))
             copies = {"factors.json": json.dumps(entry.factors, indent=1), **readable}
             for file, text in copies.items():
@@ -122,27 +126,27 @@ class Cache:
         if nearest is None:
             self.say(key, place, "miss", reason="no entry like it", factors=stored)
             return
-        other, theirs, made = nearest
-        changed = differences(theirs, factors)
+        changed = differences(nearest.factors, factors)
         self.say(
             key,
             place,
             "miss",
             reason="changed: " + ", ".join(change.name for change in changed),
             factors=stored,
-            nearest_key=other,
-            nearest_made=made,
+            nearest_key=nearest.key,
+            nearest_made=nearest.made,
+            nearest_run=nearest.run,
             changed_factors=changed,
         )
 
-    def _nearest(self, factors: dict[str, str]) -> tuple[str, dict[str, str], float] | None:
+    def _nearest(self, factors: dict[str, str]) -> Entry | None:
         """The entry for the same thing, of the newest ones, whose factors differ least."""
         found = []
         with contextlib.suppress(OSError):
             paths = sorted(self.root.glob(f"*/rank_*/{ENTRY}*"), key=_time_of, reverse=True)
-            found = [known for path in paths[:_MAX_COMPARED] if (known := read_factors(path)) is not None]
-        alike = [known for known in found if known[1].get("what") == factors.get("what")]
-        return min(alike, key=lambda known: len(differences(known[1], factors)), default=None)
+            found = [known for path in paths[:_MAX_COMPARED] if (known := read_about(path)) is not None]
+        alike = [known for known in found if known.factors.get("what") == factors.get("what")]
+        return min(alike, key=lambda known: len(differences(known.factors, factors)), default=None)
 
     def say(self, key: str, place: Place, result: str, **more: Any) -> None:
         """One look-up as an event."""
@@ -200,8 +204,14 @@ def differences(before: dict[str, str], now: dict[str, str]) -> list[FactorChang
     return [
         FactorChange(name=name, before=_short(before.get(name)), after=_short(now.get(name)))
         for name in sorted(before.keys() | now.keys())
-        if before.get(name) != now.get(name)
+        if before.get(name) != now.get(name) and not (name == ORDER and _is_told_by_name(before, now))
     ]
+
+
+def _is_told_by_name(before: dict[str, str], now: dict[str, str]) -> bool:
+    """Whether passes have come or gone, and those that stayed are in the order that they had."""
+    a, b = (factors.get(ORDER, "").split(", ") for factors in (before, now))
+    return set(a) != set(b) and [name for name in a if name in b] == [name for name in b if name in a]
 
 
 def _time_of(path: Path) -> float:

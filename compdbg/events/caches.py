@@ -40,6 +40,9 @@ class CacheLookup(Event, frozen=True):
     """On a miss: the earlier key, of another process, with the fewest other components."""
     nearest_made: float | None = None
     nearest_run: str = ""
+    """Which run stored it; nothing where that was not recorded."""
+    nearest_folder: str = ""
+    """The cache folder it was stored in, where that is another one than was looked into."""
     changed_factors: list[FactorChange] | None = None
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from compdbg.events import PieceCompiled, Where
 from compdbg.findings.base import Cost, Finding
 from compdbg.findings.words import counted, listed
-from compdbg.model.caches import GRAPH, Lookup, said
+from compdbg.model.caches import GRAPH, Lookup, earlier, said
 from compdbg.model.run import Run
 
 _MOST = 6
@@ -93,10 +93,10 @@ def _finding(run: Run, found: list[Lookup]) -> Finding:
         title=f"{_functions(places)} compiled again: {what}",
         cause=(
             f"The {miss.layer.upper()} cache has no entry for {miss.piece}. Its key differs from the nearest "
-            f"of an earlier run ({miss.nearest_run or 'unknown'}): {told}."
+            f"one, of {earlier(miss)}: {told}."
             if changes
-            else f"The {miss.layer.upper()} cache was asked for {miss.piece} with a key that an earlier run "
-            f"({miss.nearest_run or 'unknown'}) stored: {told}."
+            else f"The {miss.layer.upper()} cache was asked for {miss.piece} with a key that {earlier(miss)} "
+            f"stored: {told}."
         )
         + (_REMADE if remade else ""),
         suggestion=_advice(names, miss),

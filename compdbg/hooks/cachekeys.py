@@ -17,6 +17,7 @@ import time
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -102,17 +103,33 @@ def recall(layer: str, place: str, key: str) -> KeyRecord | None:
     return _read(_folder(layer, place) / f"{_digest(key)}.z")
 
 
-def nearest(layer: str, place: str, key: str, factors: dict[str, tuple[str, str]]) -> Nearest | None:
-    """The key of an earlier process, for the same function, that is most like this one."""
-    best: Nearest | None = None
+def nearest(
+    layer: str, place: str, key: str, factors: dict[str, tuple[str, str]], folder: str
+) -> Nearest | None:
+    """The key of an earlier process, for the same function, that is most like this one.
+
+    One that was stored in the cache folder that is looked into goes before those of others.
+    """
+    found = []
     for path in _by_age(_folder(layer, place)):
         record = _read(path)
-        if record is None or record.process == THIS_PROCESS:
-            continue
-        changes = [] if record.key == key else _changes(record.factors, factors)
-        if best is None or len(changes) < len(best.changes):
-            best = Nearest(record, changes)
-    return best
+        if record is not None and record.process != THIS_PROCESS:
+            changes = [] if record.key == key else _changes(record.factors, factors)
+            found.append(Nearest(record, changes))
+    return min(
+        found, key=lambda n: (bool(n.changes) and n.record.folder != folder, len(n.changes)), default=None
+    )
+
+
+def told(near: Nearest, folder: str) -> dict[str, Any]:
+    """What the event of a miss says of the nearest key; `folder` is the cache's that was looked into."""
+    return {
+        "nearest_key": near.record.key,
+        "nearest_made": near.record.made,
+        "nearest_run": near.record.run,
+        "nearest_folder": near.record.folder if near.record.folder != folder else "",
+        "changed_factors": near.changes,
+    }
 
 
 def _changes(before: dict[str, tuple[str, str]], after: dict[str, tuple[str, str]]) -> list[FactorChange]:

@@ -149,15 +149,8 @@ def finish_miss(found: Found, info: Mapping[str, Any], files: list[tuple[str, in
         return
     place = _place(found.graph)
     record = _record(found, place)
-    near = cachekeys.nearest(found.layer, place, found.key, record.factors)
-    known: dict[str, Any] = {}
-    if near is not None:
-        known = {
-            "nearest_key": near.record.key,
-            "nearest_made": near.record.made,
-            "nearest_run": near.record.run,
-            "changed_factors": near.changes,
-        }
+    near = cachekeys.nearest(found.layer, place, found.key, record.factors, record.folder)
+    known = {} if near is None else cachekeys.told(near, record.folder)
     probe.emit(describe(found, "miss", _why(info, near, record), **known))
     _pending[(found.layer, found.key)] = (found.graph, record, None if near is None else near.record)
     while len(_pending) > PENDING:

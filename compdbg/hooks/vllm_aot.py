@@ -127,15 +127,10 @@ def _outcome(asked: Asked, loaded: Any, there: bool) -> tuple[str, dict[str, Any
     if there and not _here.refusal:
         reason = "the AOT artifact is there but could not be loaded; vLLM's log says why"
         return "corrupt", {"reason": reason}
-    near = cachekeys.nearest(LAYER, asked.place, asked.key, asked.factors)
+    near = cachekeys.nearest(LAYER, asked.place, asked.key, asked.factors, asked.folder)
     if near is None:
         return "miss", {"reason": _here.refusal or "no AOT artifact was saved for this model"}
-    known = {
-        "nearest_key": near.record.key,
-        "nearest_made": near.record.made,
-        "nearest_run": near.record.run,
-        "changed_factors": near.changes,
-    }
+    known = cachekeys.told(near, asked.folder)
     return "miss", {"reason": _here.refusal or _why(asked, near), **known}
 
 

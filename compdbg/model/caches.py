@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+from datetime import UTC, datetime
 
 from msgspec import Struct
 
@@ -37,6 +39,7 @@ class Lookup(Struct, frozen=True, kw_only=True):
     place: str
     nearest_made: float | None
     nearest_run: str
+    nearest_folder: str
     process: str
     rank: int | None
     event: str
@@ -78,6 +81,7 @@ def build_lookups(log: Log) -> list[Lookup]:
             place=event.place,
             nearest_made=event.nearest_made,
             nearest_run=event.nearest_run,
+            nearest_folder=event.nearest_folder,
             process=header.process,
             rank=header.rank,
             event=header.id,
@@ -122,19 +126,46 @@ def build_cache_problems(log: Log) -> list[Problem]:
 GRAPH = "gm"
 """The component that is the graph itself."""
 _TEXT = 60
+_DIGEST = re.compile(r"\b[0-9a-f]{32,}\b")
 
 
 def said(change: FactorChange) -> str:
-    """What a component was and is; of a graph the first line that differs."""
+    """What a component was and is; of a graph the first line that differs, of digests only that they do."""
     if change.name != GRAPH:
-        return f"{change.name}: {_short(change.before)} before, {_short(change.after)} now"
+        if _DIGEST.fullmatch(change.before) and _DIGEST.fullmatch(change.after):
+            return f"{change.name}: another than before"
+        before, after = _from_where_they_differ(change.before, change.after)
+        return f"{change.name}: {_short(before)} before, {_short(after)} now"
     if not change.before and not change.after:
         return "the graph, further down than is kept of it"
     return f"the graph: `{_short(change.before)}` before, `{_short(change.after)}` now"
 
 
+def earlier(miss: Lookup) -> str:
+    """Which run the nearest key is of, and where that stored it if not where was looked now."""
+    run = (
+        f"run {miss.nearest_run}"
+        if miss.nearest_run
+        else f"a run{_of(miss.nearest_made)} that was not recorded"
+    )
+    return f"{run} (of another cache folder, {miss.nearest_folder})" if miss.nearest_folder else run
+
+
+def _of(made: float | None) -> str:
+    return "" if made is None else datetime.fromtimestamp(made, UTC).strftime(" of %Y-%m-%d %H:%M UTC")
+
+
+def _from_where_they_differ(before: str, after: str) -> tuple[str, str]:
+    """Of long texts that begin alike, what is not alike and a little before it."""
+    pairs = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False))
+    alike = sum(1 for _ in pairs) - _TEXT // 3
+    if max(len(before), len(after)) <= _TEXT or alike <= 0:
+        return before, after
+    return f"…{before[alike:].lstrip()}", f"…{after[alike:].lstrip()}"
+
+
 def _short(text: str) -> str:
-    flat = " ".join(text.split()) or "absent"
+    flat = _DIGEST.sub(lambda digest: f"{digest[0][:8]}…", " ".join(text.split())) or "absent"
     return f"{flat[:_TEXT]}…" if len(flat) > _TEXT else flat
 
 

@@ -19,6 +19,8 @@ def render(view: View, width: int = 100) -> str:
         return "\n".join([*out, f"  {view.empty}"]) + "\n"
     if view.columns and (view.shown is None or view.shown):
         out += ["", *_table(view, width)]
+    if view.below:
+        out += ["", *(line for said in view.below for line in _hanging(said, width))]
     return "\n".join(line.rstrip() for line in out) + "\n"
 
 
@@ -87,6 +89,11 @@ def _wrap(text: str, width: int) -> list[str]:
     if len(lines) > MAX_LINES:
         lines = [*lines[: MAX_LINES - 1], " ".join(lines[MAX_LINES - 1 :])]
     return [fit(line, width) for line in lines]
+
+
+def _hanging(text: str, width: int) -> list[str]:
+    first, *more = _wrap(clean(text), width - 2)
+    return [first, *(f"  {line}" for line in more)]
 
 
 def fit(text: str, width: int) -> str:

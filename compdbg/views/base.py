@@ -41,6 +41,8 @@ class View(Struct, frozen=True, kw_only=True):
     columns: Sequence[Column] = ()
     lines: Sequence[str] = ()
     """Sentences above the table: what the rows add up to."""
+    below: Sequence[str] = ()
+    """Sentences below the table: what the cells have no room for."""
     empty: str = "nothing recorded"
     """What to say when there are no rows, and why that may be."""
 

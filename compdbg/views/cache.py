@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Sequence
 
-from compdbg.model.caches import Lookup, said
+from compdbg.findings.words import listed
+from compdbg.model.caches import Lookup, earlier, said
 from compdbg.views.base import Column, Source, View
 from compdbg.views.places import size
 
 _KEY = 12
+_MOST = 3
 _SERVED = {
     "": "compiled",
     "aot": "by the AOT cache",
@@ -27,6 +29,7 @@ def cache(source: Source) -> View:
         title="Looks into caches of compiled artifacts",
         lines=[*_lines(items), *(f"{p.layer}: {p.reason} {p.path}" for p in source.run.cache_problems)],
         items=items,
+        below=_differences(items),
         columns=(
             Column("piece", lambda e: e.piece or ""),
             Column("range", lambda e: e.range or ""),
@@ -56,7 +59,7 @@ def _lines(items: Sequence[Lookup]) -> list[str]:
     misses = [e for e in items if e.result == "miss"]
     if misses and all(e.nearest_key is None for e in misses):
         lines.append("cold: no earlier entry is known for any of these functions")
-    return [*lines, *(line for miss in misses for line in _changes(miss))]
+    return lines
 
 
 def _asked(items: Sequence[Lookup]) -> list[Lookup]:
@@ -69,7 +72,24 @@ def _asked(items: Sequence[Lookup]) -> list[Lookup]:
     return list(pieces.values())
 
 
-def _changes(miss: Lookup) -> list[str]:
-    lines = [f"{miss.piece} {miss.layer}: {said(change)}" for change in miss.changed_factors or ()]
-    same = "the code made is that of the nearest key: what changed is in the key but does not matter here"
-    return [*lines, f"{miss.piece} {miss.layer}: {same}"] if miss.remade else lines
+def _differences(items: Sequence[Lookup]) -> list[str]:
+    """What differs from the nearest keys, each difference once, with the pieces that have it."""
+    found: dict[str, dict[str, None]] = defaultdict(dict)
+    remade: dict[str, None] = {}
+    compared = [miss for miss in items if miss.result == "miss" and miss.nearest_key is not None]
+    for miss in compared:
+        piece = f"{miss.piece} {miss.layer}"
+        for change in miss.changed_factors or ():
+            found[said(change)][piece] = None
+        if miss.remade:
+            remade[piece] = None
+    lines = [f"{what}: {_listed(pieces)}" for what, pieces in found.items()]
+    if remade:
+        same = "the code made is that of the nearest key: what changed is in the key but does not matter here"
+        lines.append(f"{same}: {_listed(remade)}")
+    runs = _listed(dict.fromkeys(earlier(miss) for miss in compared))
+    return [f"What differs from the nearest key, of {runs}:", *lines] if lines else []
+
+
+def _listed(pieces: Collection[str]) -> str:
+    return listed(list(pieces), most=_MOST)

@@ -303,11 +303,40 @@ def test_a_passs_source_its_settings_and_their_order_are_factors(program):
 
     assert result(keys(Pass(1), Other())) == ["miss"]
     assert result(keys(Pass(1), Other())) == ["hit"]
-    assert named(keys(Pass(2), Other())) == {"pass 2 Pass"}
-    assert result(keys(Other(), Pass(1))) == ["miss"]
+    assert named(keys(Pass(2), Other())) == {"pass Pass"}
+    assert named(keys(Other(), Pass(1))) == {"order of passes"}
     Pass.__call__ = lambda self, graph: graph.lint()
 
     assert result(keys(Pass(1), Other())) == ["miss"]
+
+
+def test_passes_are_compared_by_name(program):
+    """One more at the front, or one less, makes no other of those that stay."""
+
+    class Pass(InductorPass):
+        def __call__(self, graph):
+            pass
+
+    class Other(Pass):
+        pass
+
+    def differing(*passes):
+        program.config = with_passes(program, list(passes))
+        return named(program.start())
+
+    differing(Pass(), Pass())
+    assert differing(Other(), Pass(), Pass()) == {"pass Other"}
+    assert differing(Other(), Pass()) == {"pass Pass #2"}
+
+
+@pytest.mark.parametrize("run", ["serve-monday", ""], ids=["recorded", "not recorded"])
+def test_a_miss_names_the_run_that_made_the_nearest_entry(run, program, monkeypatch):
+    monkeypatch.setattr(Heard, "run", run, raising=False)
+    program.start()
+    program.config = eager(f"{program.op}::attention", compile_sizes=[4])
+    (miss,) = looked_up(program.start())
+    assert (miss.result, miss.nearest_run, miss.nearest_folder) == ("miss", run, "")
+    assert miss.nearest_made is not None
 
 
 def test_tied_weights_are_not_untied_ones(cache):

@@ -149,7 +149,7 @@ class TestMisses:
         assert finding.data["irrelevant"] is True
         assert "is in the key but does not matter" in finding.cause
         assert [(e.layer, e.remade) for e in second.lookups] == [("aot", False), ("fx", True)]
-        assert any("does not matter here" in line for line in VIEWS["cache"](Source(second, [])).lines)
+        assert any("does not matter here" in line for line in VIEWS["cache"](Source(second, [])).below)
 
     def test_what_is_in_the_key_and_matters(self, start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         start(configured)
@@ -198,6 +198,21 @@ class TestMisses:
         monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "elsewhere"))
         (finding,) = found(start(), "cache-miss")
         assert f"torch looks in {tmp_path / 'elsewhere'} now" in finding.cause
+
+    def test_a_key_of_the_same_folder_goes_before_a_nearer_one_of_another(
+        self, start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        here = start(config={"epilogue_fusion": False, "prologue_fusion": False})
+        with monkeypatch.context() as patch:
+            patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "elsewhere"))
+            elsewhere = start(config={"max_fusion_size": 7})
+        both = start(config={"epilogue_fusion": False, "prologue_fusion": False, "max_fusion_size": 7})
+        assert (both.lookups[0].nearest_run, both.lookups[0].nearest_folder) == (here.log.folder.name, "")
+        monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "a third"))
+        (finding,) = found(start(config={"max_fusion_size": 8}), "cache-miss")
+        assert f"of run {elsewhere.log.folder.name} (of another cache folder, {tmp_path / 'elsewhere'})" in (
+            finding.cause
+        )
 
     def test_compiles_of_one_process_are_not_compared_with_each_other(
         self, cache_folder: Path, record_here: Any

@@ -18,6 +18,7 @@ from torch._inductor.custom_graph_pass import CustomGraphPass
 from torch.fx.passes.graph_transform_observer import GraphTransformObserver
 
 from compdbg import probe
+from compdbg.compiler.caching import ORDER
 from compdbg.compiler.config import CompilationConfig, DynamicShapesType, PassConfig
 from compdbg.compiler.config_values import ConfigError
 from compdbg.compiler.near_names import nearest
@@ -217,8 +218,14 @@ class PostGradPassManager(CustomGraphPass):  # type: ignore[misc]
         )
 
     def identity(self) -> dict[str, str]:
-        """Each pass in order with its uuid: factors of a cache key."""
-        return {f"pass {i} {p.name}": p.uuid() for i, p in enumerate((*self.passes, *self.last))}
+        """Each pass by its name with its uuid, and their order: factors of a cache key."""
+        names: list[str] = []
+        found: dict[str, str] = {}
+        for each in (*self.passes, *self.last):
+            same = sum(name.partition(" #")[0] == each.name for name in names)
+            names.append(f"{each.name} #{same + 1}" if same else each.name)
+            found[f"pass {names[-1]}"] = each.uuid()
+        return {**found, ORDER: ", ".join(names)}
 
     def __getstate__(self) -> dict[str, Any]:
         """Copied and hashed by Inductor along with its configuration: identity is the uuid."""

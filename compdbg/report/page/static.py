@@ -207,7 +207,7 @@ def _view(contents: Contents, name: str, section: Section) -> str:
         title, lines, empty, rows = "Events", list(carried.left_out), "", len(carried.records)
     else:
         view = VIEWS[name](source)
-        title, lines, empty, rows = view.title, list(view.lines), view.empty, len(view.items)
+        title, lines, empty, rows = view.title, [*view.lines, *view.below], view.empty, len(view.items)
     if not rows and name in ("numerics", "memory"):
         return ""
     anchor = f' id="{name}"' if name not in _SECTION_IDS else ""

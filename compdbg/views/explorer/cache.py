@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compdbg.model.caches import Lookup
+from compdbg.model.caches import Lookup, earlier
 from compdbg.views.base import Column, Source, View
 from compdbg.views.cache import cache
 from compdbg.views.explorer.base import Block, Code, CodeLine, Page, Place
@@ -57,7 +57,7 @@ def lookup_page(source: Source, lookup: Lookup) -> Page:
             ("why", lookup.reason),
             ("key", lookup.key),
             ("range", lookup.range),
-            ("nearest", f"{lookup.nearest_key} of run {lookup.nearest_run}" if lookup.nearest_key else None),
+            ("nearest", f"{lookup.nearest_key} of {earlier(lookup)}" if lookup.nearest_key else None),
             ("size", size(lookup.bytes)),
             ("took", duration(lookup.duration_ms / 1e3) if lookup.duration_ms else None),
         )
