@@ -34,6 +34,7 @@ def _explain(arguments: argparse.Namespace) -> int:
     from compdbg.report import json
     from compdbg.views.explanation import explain
     from compdbg.views.summary import verdict
+    from compdbg.views.together import together
 
     run, wanted = split_words(arguments.words)
     check_word(run, (), "finding")
@@ -48,7 +49,7 @@ def _explain(arguments: argparse.Namespace) -> int:
         return 0
     if wanted is None:
         print(verdict(shown))
-    for finding in chosen:
+    for finding in together(chosen):
         print()
         print(text.render(explain(shown, finding), width()), end="")
     return 0

@@ -119,6 +119,8 @@ _BEFORE: tuple[tuple[str, ...], ...] = (
 
 _PAIRS = {(root, effect) for chain in _BEFORE for n, root in enumerate(chain) for effect in chain[n + 1 :]}
 
+_IDLE = "fusion-no-candidate"
+"""A fusion that had nothing to do: where all are on there are many, and what else there is goes first."""
 _SEVERITY = {"error": 0, "warning": 1, "info": 2}
 _RESULTS = {"wrong": 0, "failed": 1, "same": 2, None: 3}
 
@@ -157,10 +159,11 @@ def _without_effects(found: list[Finding]) -> list[Finding]:
     return [finding for finding in found if not finding.evidence or not follows(finding)]
 
 
-def _rank(finding: Finding) -> tuple[int, int, float, str, str]:
+def _rank(finding: Finding) -> tuple[int, bool, int, float, str, str]:
     cost = finding.cost
     return (
         _SEVERITY[finding.severity],
+        finding.code == _IDLE and finding.data.get("form") is None,
         _RESULTS[cost.results],
         -(cost.seconds or 0.0) - (cost.bytes or 0) / 1e9,
         finding.code,

@@ -105,11 +105,11 @@ def _finding(fusion: Fusion, whole: PassFusion, evidence: list[str]) -> Finding:
         code="fusion-no-candidate",
         severity="info",
         title=f"{whole.name} ran and found nothing to fuse",
-        cause=f"On graph {', '.join(map(str, graphs[:5]))}: {rows[0].why}.",
+        cause=f"On graph {listed([str(graph) for graph in graphs], most=5)}: {rows[0].why}.",
         suggestion="Nothing to do, unless you expected it: compare with `compdbg show passes`.",
         evidence=evidence,
         cost=Cost(results="same"),
-        data={"pass": whole.name, "graphs": graphs, "form": None},
+        data={"pass": whole.name, "graphs": graphs, "form": None, "why": rows[0].why},
         subject=whole.name,
     )
 

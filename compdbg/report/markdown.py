@@ -11,6 +11,7 @@ from compdbg.views.base import Source
 from compdbg.views.explanation import explain
 from compdbg.views.source_lines import lines_around
 from compdbg.views.summary import facts, verdict
+from compdbg.views.together import together
 
 MAX_CHARACTERS = 60_000
 _TEXT = 1_500
@@ -25,10 +26,11 @@ def markdown(contents: Contents) -> str:
     tail = ["", f"<sub>{_plain(_redacted(contents))}</sub>", ""]
     room = MAX_CHARACTERS - sum(len(line) + 1 for line in (*head, *tail)) - 200
     told: list[str] = []
-    for number, finding in enumerate(source.findings):
+    shown = together(source.findings)
+    for number, finding in enumerate(shown):
         text = _finding(source, finding)
         if len(text) > room:
-            left = len(source.findings) - number
+            left = len(shown) - number
             told.append(
                 f"{left} more finding{'s' * (left != 1)}: `compdbg explain` on the run or its report."
             )

@@ -1,4 +1,4 @@
-"""The findings as a table, most costly first."""
+"""The findings as a table, most costly first; those that say alike in one row."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from compdbg.findings.base import Finding
 from compdbg.views.base import Column, Source, View
 from compdbg.views.ending import nothing_found
 from compdbg.views.places import place
+from compdbg.views.together import together
 
 
 def findings(source: Source) -> View:
@@ -13,6 +14,7 @@ def findings(source: Source) -> View:
         name="findings",
         title="Findings",
         items=source.findings,
+        shown=together(source.findings),
         columns=(
             Column("id", lambda f: f.id),
             Column("severity", lambda f: f.severity),
