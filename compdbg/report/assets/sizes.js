@@ -67,7 +67,7 @@ function sizeDetail(row) {
 }
 
 /** A count with its parts, by what the captures hold: `6: 1 FULL, 5 PIECEWISE`. */
-function byMode(count, modes) {
+export function byMode(count, modes) {
   const parts = Object.entries(modes ?? {}).map(([mode, part]) => `${part} ${mode}`);
   return count && parts.length ? `${count}: ${parts.join(", ")}` : count;
 }

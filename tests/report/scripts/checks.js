@@ -5,7 +5,7 @@ import { delta, mostTelling, stepsOf } from "../../../compdbg/report/assets/code
 import { diffLines, folded } from "../../../compdbg/report/assets/diff.js";
 import { highlight } from "../../../compdbg/report/assets/highlight.js";
 import { snippet, textSource } from "../../../compdbg/report/assets/search.js";
-import { stateOf } from "../../../compdbg/report/assets/sizes.js";
+import { byMode, stateOf } from "../../../compdbg/report/assets/sizes.js";
 import { summary } from "../../../compdbg/report/assets/events.js";
 import { bytes, cut, duration, holds, visible, wordsOf } from "../../../compdbg/report/assets/text.js";
 import { ticks, timePlace, worthABar } from "../../../compdbg/report/assets/waterfall.js";
@@ -96,6 +96,8 @@ export const checks = {
   "a pattern without a partner is shown": () =>
     same(aligned([{ text: "p0", pair: null }], []).map(([l, r]) => [l.text, r]), [["p0", null]]),
 
+  "captures by what they hold": () =>
+    same([byMode(6, { FULL: 1, PIECEWISE: 5 }), byMode(2, {}), byMode(0, undefined)], ["6: 1 FULL, 5 PIECEWISE", 2, 0]),
   "a size in a word": () =>
     same(
       [{ fault: "sync" }, { captured: true, size: 4, padded_to: 4 }, { captured: true, size: 3, padded_to: 4 }, { size: 9 }].map(stateOf),
