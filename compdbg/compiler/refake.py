@@ -80,7 +80,8 @@ def made_ready(
         names = {
             size.node.expr: symbol for symbol, size in made.sizes.items() if isinstance(size, torch.SymInt)
         }
-        _Propagate(ready, mode).run(*inputs)
+        with environment.ignore_fresh_unbacked_symbols():  # the compiler's own trace makes and binds its own
+            _Propagate(ready, mode).run(*inputs)
     return Ready(ready, inputs, environment, made.sizes, names, constants)
 
 
