@@ -82,7 +82,7 @@ class TorchCompileWithNoGuardsWrapper:
                 except ConfigError as error:
                     self._tell_refused(error)
                     # who reads it has to look at the configuration and not at how we came upon it
-                    raise error.with_traceback(None) from None
+                    raise error.with_traceback(None) from error.__cause__
         return self(instance, *args, **kwargs)
 
     def _prepare(self, instance: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., Any]:

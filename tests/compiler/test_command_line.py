@@ -67,6 +67,7 @@ def test_enforce_eager_compiles_nothing(tmp_path: Path) -> None:
             "-cc.inductor_compile_config.max_autotun=true",
             "Inductor has no setting 'max_autotun'; did you mean 'max_autotune'?",
         ),
+        ('-cc.inductor_passes=["nowhere:Pass"]', "'nowhere:Pass': there is no module 'nowhere' to import"),
     ],
 )
 def test_a_value_that_only_the_program_can_judge_is_the_users_error(

@@ -13,6 +13,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 import tests.compiler.passes_only  # noqa: F401
 from compdbg.compiler import CompilationConfig, FusionPass, support_torch_compile, use_config
+from compdbg.compiler.config_values import ConfigError
 from compdbg.compiler.effective import resolve
 from compdbg.compiler.passes.fusion.fusion_pass import FusionPattern
 from compdbg.compiler.passes.inductor_pass import CallableInductorPass, InductorPass, as_pass, pass_context
@@ -342,3 +343,34 @@ def test_a_users_fusion_runs_through_inductor_on_every_piece(tmp_path, monkeypat
     changed = sorted(p.name for p in dump.rglob("piece_0/1-/passes/*"))
     assert changed == ["02.NormDoubled.after.py", "02.NormDoubled.before.py"]
     assert len(list(dump.rglob("inductor_code.py"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("nowhere:Pass", "'nowhere:Pass': there is no module 'nowhere' to import"),
+        (
+            "tests.nowhere.deep:Pass",
+            "'tests.nowhere.deep:Pass': there is no module 'tests.nowhere' to import",
+        ),
+        (
+            "tests.compiler.test_passes:NormDubled",
+            "tests.compiler.test_passes has no 'NormDubled'; did you mean 'NormDoubled'?",
+        ),
+        ("tests.compiler.test_passes:NormDoubled.no", "NormDoubled has no 'no'"),
+        ("tidy", "no package offers a pass 'tidy'; write `module:object` for one of your own"),
+        (3, "3 is no pass: neither an InductorPass nor a function"),
+    ],
+)
+def test_what_names_no_pass_is_an_error_of_the_configuration(given, said):
+    with pytest.raises(ConfigError) as raised:
+        as_pass(given)
+    assert str(raised.value).startswith("inductor_passes: ")
+    assert said in str(raised.value)
+
+
+def test_what_a_module_of_the_users_raises_is_its_own(tmp_path, monkeypatch):
+    (tmp_path / "broken_passes.py").write_text("import not_installed_here\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ModuleNotFoundError, match="not_installed_here"):
+        as_pass("broken_passes:Pass")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import importlib
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,7 +20,9 @@ from torch._inductor.custom_graph_pass import CustomGraphPass
 from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 
 from compdbg.compiler.code_hash import code_hash, settings
+from compdbg.compiler.config_values import ConfigError
 from compdbg.compiler.dump import NOWHERE, Dump
+from compdbg.compiler.near_names import nearest
 from compdbg.compiler.ranges import STATIC, Range
 
 P = ParamSpec("P")
@@ -117,18 +120,41 @@ class CallableInductorPass(InductorPass):
 
 
 def as_pass(given: Any) -> InductorPass:
-    """A pass from what a configuration names: a pass, a function, `module:object`, or an entry point."""
+    """A pass from what a configuration names: a pass, a function, `module:object`, or an entry point.
+
+    Raises:
+        ConfigError: it names nothing, or no pass.
+    """
     if isinstance(given, str):
         if ":" not in given:
             from compdbg.compiler.passes.third_party import third_party_pass
 
             return third_party_pass(given)
-        module, _, path = given.partition(":")
-        found: Any = __import__(module, fromlist=["_"])
-        for step in path.split("."):
-            found = getattr(found, step)
+        found = _named(given)
         given = found() if isinstance(found, type) else found
-    return given if isinstance(given, InductorPass) else CallableInductorPass(given)
+    if isinstance(given, InductorPass):
+        return given
+    if not callable(given):
+        raise ConfigError(f"inductor_passes: {given!r} is no pass: neither an InductorPass nor a function")
+    return CallableInductorPass(given)
+
+
+def _named(text: str) -> Any:
+    """The object that `module:object` names; what a module of the user's raises is the user's own."""
+    module, _, path = text.partition(":")
+    try:
+        found: Any = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise
+        raise ConfigError(f"inductor_passes: {text!r}: there is no module {error.name!r} to import") from None
+    for step in path.split("."):
+        if not hasattr(found, step):
+            where = getattr(found, "__name__", module)
+            hint = nearest(step, dir(found), few=False)
+            raise ConfigError(f"inductor_passes: {text!r}: {where} has no {step!r}{hint}")
+        found = getattr(found, step)
+    return found
 
 
 def hash_dict(values: dict[str, Any]) -> str:

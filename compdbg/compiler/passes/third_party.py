@@ -16,7 +16,7 @@ from torch import fx
 
 from compdbg import probe
 from compdbg.compiler.config_values import ConfigError
-from compdbg.compiler.near_names import nearest
+from compdbg.compiler.near_names import near_names, nearest
 from compdbg.compiler.passes.inductor_pass import InductorPass, as_pass, get_pass_context, hash_dict
 from compdbg.compiler.ranges import Range
 from compdbg.events import PassRun, Where
@@ -34,7 +34,9 @@ def third_party_pass(name: str) -> InductorPass:
     """
     entries = {entry.name: entry for entry in importlib.metadata.entry_points(group=GROUP)}
     if name not in entries:
-        raise ConfigError(f"inductor_passes: no package offers a pass {name!r}{nearest(name, entries)}")
+        near = near_names(name, list(entries))
+        hint = nearest(name, entries) if near else "; write `module:object` for one of your own"
+        raise ConfigError(f"inductor_passes: no package offers a pass {name!r}{hint}")
     return ThirdPartyPass(entries[name])
 
 
