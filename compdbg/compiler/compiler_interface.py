@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from compdbg.compiler.codegen import graph_code
 from compdbg.compiler.config import CompilationConfig
@@ -99,11 +101,11 @@ class InductorStandaloneAdaptor(InductorAdaptor):
 
         if not self.keeps:
             return super().compile(graph, example_inputs, options)
-        with torch._guards.tracing(None), short_operator_text():
+        with _own_tracing_context(graph), short_operator_text():
             return standalone_compile(  # type: ignore[no-any-return]
                 graph,
                 example_inputs,
-                dynamic_shapes="from_graph",
+                dynamic_shapes="from_tracing_context",  # "from_graph" wants a tensor among the results
                 options={"config_patches": options},
                 aot=True,
             )
@@ -120,10 +122,16 @@ class InductorStandaloneAdaptor(InductorAdaptor):
 
 @contextlib.contextmanager
 def _own_tracing_context(graph: fx.GraphModule) -> Iterator[None]:
-    values = (node.meta.get("example_value") for node in graph.graph.nodes)
-    fake_mode = next((v.fake_mode for v in values if hasattr(v, "fake_mode")), None)
-    with torch._guards.tracing(torch._guards.TracingContext(fake_mode)):
+    with torch._guards.tracing(torch._guards.TracingContext(_fake_mode_of(graph))):
         yield
+
+
+def _fake_mode_of(graph: fx.GraphModule) -> FakeTensorMode:
+    """That of its fake tensors; of a graph that only reckons with numbers, one for the same sizes."""
+    values = [node.meta.get("example_value") for node in graph.graph.nodes]
+    fake_mode = next((v.fake_mode for v in values if hasattr(v, "fake_mode")), None)
+    environments = (v.node.shape_env for v in values if isinstance(v, torch.SymInt | torch.SymFloat))
+    return fake_mode or FakeTensorMode(shape_env=next(environments, None) or ShapeEnv())
 
 
 _registry: dict[str, Callable[[CompilationConfig], CompilerInterface]] = {
