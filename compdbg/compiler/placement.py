@@ -10,6 +10,7 @@ import torch
 from compdbg.compiler.arena import Copies, copy_values, storage_address
 from compdbg.compiler.captured_size import CapturedSize
 from compdbg.compiler.dynamic_spec import BatchDim, DynamicSpec
+from compdbg.compiler.overlap import overlap
 from compdbg.compiler.static_buffers import Integers, StaticInput
 from compdbg.compiler.tally import Served
 
@@ -39,6 +40,7 @@ class Route:
         self._spec = spec
         self._padded = rows
         self._storages: set[int] = set()
+        self._written: frozenset[int] = frozenset()
 
     def make_placements(self, buffers: Iterable[StaticInput], padded: int) -> None:
         self._padded = padded
@@ -47,10 +49,23 @@ class Route:
             view = buffer.view(padded)
             self.placements.append(Placement(buffer, buffer.index, view, buffer.rows(view, self.rows)))
         self._copy_rows = Copies([p.rows for p in self.placements])
+        self._written = self._spec.mutated & {p.at for p in self.placements}
         self._storages = {storage_address(p.view) for p in self.placements}
         self._sizes = [(s.index, s.multiple * self.rows, s.multiple * padded) for s in self._spec.size_inputs]
         if self.served.padded_to is None:
             self.served.padded_to = padded
+
+    def overlaps(self, inputs: Sequence[Any]) -> bool:
+        """Whether another copied input would show what the graph writes to one: buffers don't."""
+        if not self._written:
+            return False
+        given = {p.at: inputs[p.at] for p in self.placements or ()}
+        tensors = {at: value for at, value in given.items() if isinstance(value, torch.Tensor)}
+        return any(
+            at != other and overlap(tensors[at], tensors[other])
+            for at in tensors.keys() & self._written
+            for other in tensors
+        )
 
     def place(self, inputs: Sequence[Any], *, poisoned: Integers | None = None) -> list[Any] | None:
         """Inputs with the copied ones in their buffers; None where one has another form or size."""

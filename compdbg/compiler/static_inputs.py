@@ -3,7 +3,8 @@
 It stands where Dynamo's code hands over flat graph inputs. A call with n rows runs in the capture
 of the smallest captured size that holds them: rows are copied into static buffers, added rows are
 zero, outputs are cut back to n rows. What can't be captured is called as it is: above the largest
-size, where gradients are wanted, where sizes disagree or addresses have changed.
+size, where gradients are wanted, where sizes disagree, inputs share memory that the graph writes to, or
+addresses have changed.
 """
 
 from __future__ import annotations
@@ -166,6 +167,8 @@ class SizedCall:
             route, slot = fresh, fresh.slot
         if route.placements is None and not self._make_room(route, slot, inputs):
             return self._direct(route, inputs, warm, route.why)
+        if route.overlaps(inputs):
+            return self._direct(route, inputs, warm, "overlap")
         self._streams.follow(inputs)
         if slot.captured:
             produced = self._replay(route, slot, inputs, outer)

@@ -120,7 +120,8 @@ class Dispatch(Event, frozen=True):
     an input had moved or a value changed since the capture. `uncaptured` are the reasons, each with
     its calls: `too-large`, `mode` (batches of this kind are not captured), `empty`, `unpaddable` (as
     `why` says), `failed`, `layout`, `gradients`, `disagree` (an input has another size or form than
-    the batch says), `moved`, `changed`, `form` (metadata of another form).
+    the batch says), `overlap` (an input lies in memory of another, which the graph writes to), `moved`,
+    `changed`, `form` (metadata of another form).
     """
 
     graph: str

@@ -17,6 +17,7 @@ _WHY = {
     "layout": "an input has a layout that no padded buffer can have (overlapping or expanded memory)",
     "gradients": "they want gradients, which a capture does not compute",
     "disagree": "an input has another size, dtype or device than the batch says or the capture was made with",
+    "overlap": "an input lies in the memory of another, which the graph writes to; copies would not",
     "form": "their attention metadata has other tensors, or tensors of other shapes, than the captured one",
     "no-capture": "no capture was made for them",
 }
@@ -29,6 +30,7 @@ _ADVICE = {
         "varies "
         "to one that does not."
     ),
+    "overlap": "Pass inputs with memory of their own (`x.clone()`), made once for each call.",
     "form": "Let the metadata's `pad_to` give tensors of one shape for each size, whatever the batch.",
     "no-capture": "Add these sizes to the capture sizes, or pad to the next captured one.",
 }

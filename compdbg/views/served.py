@@ -20,6 +20,7 @@ _NOT_REPLAYED = {
     "layout": "with an input whose layout no padded buffer can have",
     "gradients": "that want gradients",
     "disagree": "whose inputs disagree on the size, or with the capture on dtype or device",
+    "overlap": "with an input inside the memory of another, which the graph writes to",
     "moved": "with an input that is elsewhere than at capture",
     "changed": "with a value that has changed since capture",
     "form": "with metadata of another form than at capture",

@@ -103,6 +103,44 @@ def test_an_input_that_the_graph_writes_to_is_written_for_the_caller():
         assert torch.equal(result, (rows(n) + 1) * 2)
 
 
+def overlapping(n):
+    memory = rows(2 * n + 1)
+    return [memory[:n], memory[1 : n + 1]]
+
+
+def interleaved(n):
+    memory = rows(2 * n)
+    return [memory[::2], memory[1::2]]
+
+
+def beside(n):
+    return list(rows(n, 8).chunk(2, dim=1))
+
+
+@pytest.mark.parametrize(
+    ("make", "captured"),
+    [(overlapping, False), (lambda n: [rows(n)] * 2, False), (interleaved, True), (beside, True)],
+)
+def test_an_input_in_memory_of_another_that_is_written_to_shows_the_write(make, captured):
+    def piece(n, x, y):
+        x.add_(1)
+        return (y * 2,)
+
+    call = sized(piece, config(4), spec(2, mutated=frozenset({1})))
+    with Heard() as heard:
+        for n in (3, 3, 3, 4, 2):
+            given, wanted = make(n), make(n)
+            result = call(n, *given)[0]
+            assert torch.equal(result, piece(n, *wanted)[0])
+            assert all(map(torch.equal, given, wanted))
+        del call
+    served = {event.size: event for event in heard.of(Dispatch)}
+    assert any(event.replays for event in served.values()) == captured
+    assert {reason for event in served.values() for reason in event.uncaptured} == (
+        set() if captured else {"overlap"}
+    )
+
+
 def test_multiples_other_dims_and_sizes_read_from_a_shape():
     """Position ids of shape (3, n); a flat tensor of 2n; the batch size is a dimension, not an input."""
     what = spec(
