@@ -93,7 +93,7 @@ def _words(whole: PassFusion) -> str:
         "cached": f"did not run, because a cache served the compile; {recorded}",
         "not-run": "ran, and applied none of its patterns"
         if all("did not apply it" in row.why for row in whole.rows)
-        else f"is configured and did not run: {whole.rows[0].why}",
+        else f"is configured and did not run: {whole.rows[0].why.removeprefix('skipped: ')}",
         "unobservable": "could not be observed",
     }[whole.outcome]
 
