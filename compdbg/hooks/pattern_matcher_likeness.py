@@ -27,7 +27,7 @@ from compdbg.hooks.pattern_matcher_words import is_op
 
 _SHORT = 4
 """Of a pattern of so few ops, its anchor and one other are half."""
-_MAX_GAP = 3
+_MAX_GAP = 2
 """How many ops in a row may be other than the pattern's."""
 
 _MANY = 3
@@ -106,9 +106,6 @@ class _Laid(NamedTuple):
     def value(self) -> int:
         return 2 * len(dict(self.nodes)) - self.added
 
-    def with_(self, other: _Laid) -> _Laid:
-        return _Laid(self.nodes | other.nodes, self.added + other.added)
-
 
 class _Likeness:
     """Lays a pattern over the graph above an anchor, as well as it goes."""
@@ -139,7 +136,8 @@ class _Likeness:
     def _ways(self, at: int, node: Any, gap: int) -> Iterator[_Laid]:
         part = self.parts[at]
         if target_of(node) in part.targets:
-            yield _Laid(frozenset({(at, node)})).with_(self._under(part, node, self.gap))
+            under = self._under(part, node, self.gap)
+            yield _Laid(under.nodes | {(at, node)}, under.added)
             return
         yield _Laid()
         if gap:
@@ -158,14 +156,15 @@ def _one_more(laid: _Laid) -> _Laid:
 
 
 def _best_pairs(parts: tuple[int, ...], nodes: list[Any], lay: Callable[[int, Any], _Laid]) -> _Laid:
-    best = _Laid()
-    for chosen in _orders(nodes, len(parts)):
-        laid = _Laid()
-        for part, node in zip(parts, chosen, strict=False):
-            if node is not None:
-                laid = laid.with_(lay(part, node))
-        best = max(best, laid, key=lambda each: each.value)
-    return best
+    laid = {(part, node): lay(part, node) for part in parts for node in nodes}
+    useful = {pair: each for pair, each in laid.items() if each.nodes}
+    best: list[_Laid] = []
+    most = 0
+    for chosen in _orders(nodes, len(parts)) if useful else ():
+        taken = [useful[pair] for pair in zip(parts, chosen, strict=False) if pair in useful]
+        worth = sum(each.value for each in taken)
+        best, most = (taken, worth) if worth > most else (best, most)
+    return _Laid(frozenset().union(*(each.nodes for each in best)), sum(each.added for each in best))
 
 
 def _orders(nodes: list[Any], count: int) -> Iterable[tuple[Any, ...]]:
