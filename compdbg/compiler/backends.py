@@ -58,12 +58,14 @@ class Backend:
         self.config = config
         self.marked = marked
         self.manager = CompilerManager(name, config, what or name)
+        self.called = False
         self.result: CompiledModel | None = None
         self.shapes: list[Condition] = []
         """Guards on sizes: those that the trace added, then those of the compiles of pieces."""
         self._unmatched: list[SplitOpUnmatched] = []
 
     def __call__(self, module: fx.GraphModule, example_inputs: Sequence[Any]) -> CompiledModel:
+        self.called = True
         graph = module.graph
         batch = batch_symbols(graph, self.marked)
         spec = spec_of(graph, batch)

@@ -38,6 +38,10 @@ from compdbg.events import CompileError, Decorated, Span, Where
 _names: Counter[str] = Counter()
 
 
+class _NothingToCompile(Exception):
+    """The trace came to its end, and its graph is empty."""
+
+
 class TorchCompileWithNoGuardsWrapper:
     """Called with the instance and the call's arguments; compiles on the first call."""
 
@@ -100,7 +104,12 @@ class TorchCompileWithNoGuardsWrapper:
             check_backend(config.backend, effective.set_by("backend"))
             if uses_inductor(config):
                 check_inductor_options(config.inductor_compile_config)
-            run = self._compile(instance, args, kwargs, config)
+            try:
+                run = self._compile(instance, args, kwargs, config)
+            except _NothingToCompile:
+                self.why_not = "its graph holds no operation"
+                self._report()
+                run = self.function
         self.effective = config
         return run
 
@@ -158,7 +167,12 @@ class TorchCompileWithNoGuardsWrapper:
                 backend=backend,
                 options={"guard_filter_fn": keep},
             )
-            result = compiled.aot_compile(_call_with(self.signature, arguments))
+            try:
+                result = compiled.aot_compile(_call_with(self.signature, arguments))
+            except AssertionError:  # of torch, which looks for a graph
+                if backend.called:
+                    raise
+                raise _NothingToCompile from None
         if config.cudagraph_mode is not CUDAGraphMode.NONE:
             check_no_buffer_is_assigned(result, instance)
         assert backend.result is not None

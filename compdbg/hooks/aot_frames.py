@@ -109,11 +109,23 @@ def _failed(error: Exception, caller: FrameType) -> None:
         if not getattr(error, "logged", False):
             breaks.record_break(record, error, str(error), fatal=True, code=record.code)
         reason = breaks.first_line(error)
+    elif _runs_as_it_is(caller):
+        compiling.close(record.code)
+        _end(record, "eager", "its graph holds no operation")
+        return
     else:
         failures.record_failure(record, error, one_graph=True)
         reason = f"{type(error).__name__}: {error}".partition("\n")[0]
     compiling.close(record.code)
     _end(record, "failed", reason[:500])
+
+
+def _runs_as_it_is(caller: FrameType) -> bool:
+    """Whether there is no graph to compile: torch raises then, and the built-in compiler compiles nothing."""
+    if caller.f_locals.get("backend_input", caller) is not None:
+        return False
+    tracing = _caller(caller, "_trace")
+    return tracing is not None and tracing.f_globals.get("__name__") == "compdbg.compiler.wrapper"
 
 
 def _end(record: compiling.Compiling, result: str, reason: str = "") -> None:

@@ -194,6 +194,21 @@ def test_a_forward_that_breaks_the_graph_says_so_with_its_line():
         model(torch.ones(3, 2))
 
 
+@pytest.mark.parametrize("mode", ["DYNAMO_TRACE_ONCE", "FULL"])
+def test_a_forward_that_computes_nothing_runs_as_it_is(mode):
+    @support_torch_compile(dynamic_arg_dims={"x": 0})
+    class Passing(nn.Module):
+        def forward(self, x, y):
+            return y, x
+
+    with use_config(CompilationConfig(mode=mode, backend="eager")), Heard() as heard:
+        model = Passing()
+        x, y = torch.ones(3, 4), torch.zeros(2)
+        for _ in range(2):
+            assert all(a is b for a, b in zip(model(x, y), (y, x), strict=True))
+    assert [event.reason for event in heard.of(Decorated)] == ["", "its graph holds no operation"]
+
+
 def test_a_failed_first_call_can_be_tried_again():
     with use_config(eager()):
         model = Plain()

@@ -6,7 +6,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from compdbg.compiler import CompilationConfig, support_torch_compile, use_config  # noqa: E402
 from compdbg.events import FrameCalls, FrameEnd, FrameStart, GraphBreak, GuardAudit, GuardViolation  # noqa: E402
+from compdbg.findings.collect import find_all  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")]
 
@@ -72,3 +74,18 @@ def test_a_graph_break_is_fatal_and_named(record_here):
     (found,) = [event for _, event in log.of(GraphBreak)]
     assert found.fatal
     assert found.where.line == breaking.__code__.co_firstlineno + 1
+
+
+def test_a_model_that_computes_nothing_is_no_failure_of_its_compile(record_here, tmp_path):
+    @support_torch_compile(dynamic_arg_dims={"x": 0})
+    class Passing(torch.nn.Module):
+        def forward(self, x):
+            return x
+
+    config = CompilationConfig(backend="eager", cache_dir=str(tmp_path))
+    with record_here() as recording, use_config(config):
+        Passing()(torch.ones(3, 4))
+    run = recording.load()
+    (end,) = [event for _, event in run.log.of(FrameEnd)]
+    assert (end.result, end.reason) == ("eager", "its graph holds no operation")
+    assert [finding for finding in find_all(run) if finding.severity == "error"] == []
