@@ -79,12 +79,12 @@ def test_a_graph_break_is_fatal_and_named(record_here):
 def test_a_model_that_computes_nothing_is_no_failure_of_its_compile(record_here, tmp_path):
     @support_torch_compile(dynamic_arg_dims={"x": 0})
     class Passing(torch.nn.Module):
-        def forward(self, x):
-            return x
+        def forward(self, x, y):
+            return y, x
 
     config = CompilationConfig(backend="eager", cache_dir=str(tmp_path))
     with record_here() as recording, use_config(config):
-        Passing()(torch.ones(3, 4))
+        Passing()(torch.ones(3, 4), torch.ones(2))
     run = recording.load()
     (end,) = [event for _, event in run.log.of(FrameEnd)]
     assert (end.result, end.reason) == ("eager", "its graph holds no operation")
