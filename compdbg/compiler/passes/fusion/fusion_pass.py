@@ -134,26 +134,31 @@ def register_forms(name: str, forms: Sequence[FusionPattern]) -> Any:
     named: type = type(name, (PatternMatcherPass,), {})
     matcher = named(pass_name=name)
     for form in forms:
+        examples = list(form.inputs())
         register_replacement(
             form.pattern,
             form.replacement,
-            list(form.inputs()),
+            examples,
             trace_pattern,
             matcher,
             scalar_workaround=form.scalar_workaround,
             exclusive_arg_names=form.exclusive,
-            extra_check=_for_tensors(form),
+            extra_check=_for_tensors(form, examples),
         )
     return matcher
 
 
-def _for_tensors(form: FusionPattern) -> Callable[[Any], bool]:
-    """The form's check, for matches with tensors where it has: `x * 2` is an `aten.mul.Tensor` as well."""
+def _for_tensors(form: FusionPattern, examples: Sequence[Any]) -> Callable[[Any], bool]:
+    """The form's check, for matches with tensors where it has: `x * 2` is an `aten.mul.Tensor` as well.
+
+    Torch 2.11 leaves a number out of the match that it gives to the check.
+    """
     given = form.extra_check
-    tensors = inspect.signature(form.pattern).parameters.keys() - (form.scalar_workaround or {}).keys()
+    parameters = zip(inspect.signature(form.pattern).parameters, examples, strict=False)
+    tensors = [name for name, example in parameters if isinstance(example, torch.Tensor)]
 
     def parameters_are_tensors(match: Any) -> bool:
-        if any(isinstance(match.kwargs.get(name), (bool, int, float)) for name in tensors):
+        if not all(isinstance(match.kwargs.get(name), fx.Node) for name in tensors):
             return False
         return given is None or given(match)
 
