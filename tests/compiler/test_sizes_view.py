@@ -150,6 +150,7 @@ def test_a_mode_that_leaves_batches_out_is_said_in_words(record_here):
     assert "mode 1" not in said
 
 
+@pytest.mark.filterwarnings("ignore:TypedStorage")  # torch 2.11, where it times products
 @pytest.mark.parametrize(("tune", "options"), [(True, {"8": TUNED, "1-": {}}), (False, {"8": {}, "1-": {}})])
 def test_what_inductor_was_told_is_recorded_where_it_compiles_and_where_a_cache_serves(
     tune, options, record_here
