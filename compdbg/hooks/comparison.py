@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from compdbg.hooks.op_calls import uncounted
-from compdbg.hooks.op_kinds import decides, nodes_of, rounds, talks
+from compdbg.hooks.op_kinds import decides, dtypes_of, nodes_of, rounds, talks
 from compdbg.hooks.replacement_values import difference
 from compdbg.hooks.write_guard import TORCHS, Writes, write_guard
 
@@ -21,18 +21,32 @@ class NotComparable(Exception):
     """Why a call is not compared."""
 
 
-def first_difference(expected: list[Any], result: Any, rounds: bool) -> dict[str, Any] | None:
-    """The first of the results that differs, and by how much; None if all are as expected."""
+def first_difference(
+    expected: list[Any], result: Any, rounds: bool, least: float = 0.0
+) -> dict[str, Any] | None:
+    """The first of the results that differs, and by how much; None if all are as expected.
+
+    `least` is the tolerance of what the graph works in, where that is less precise than its results.
+    """
+    tolerance = {name: max(allowed, least) for name, allowed in TOLERANCE.items()}
     for number, (one, other) in enumerate(zip(expected, as_tensors(result), strict=False)):
         if one is None or other is None:
             continue
         wrong = {"output": number, "dtype": str(one.dtype).removeprefix("torch.")}
         if one.dtype != other.dtype or (one.shape != other.shape and not rounds):
             return {**wrong, "form": f"{form_of(other)} in place of {form_of(one)}"}
-        found = difference(one, other, rounds, TOLERANCE) if one.shape == other.shape else None
+        found = difference(one, other, rounds, tolerance) if one.shape == other.shape else None
         if found is not None:
             return {**wrong, "max_abs": found[0], "max_rel": found[1]}
     return None
+
+
+def tolerance_of(dtypes: Iterable[Any], values: Iterable[Any]) -> float:
+    """What is allowed for the least precise of the floats that a graph and its inputs have."""
+    torch = sys.modules["torch"]
+    known = {*dtypes, *(value.dtype for value in values if isinstance(value, torch.Tensor))}
+    known |= {torch.get_autocast_dtype(kind) for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)}
+    return max((TOLERANCE.get(str(dtype).removeprefix("torch."), 0.0) for dtype in known), default=0.0)
 
 
 def form_of(tensor: Any) -> str:
@@ -80,6 +94,8 @@ class Reference:
         self.talks = any(map(talks, nodes))
         self.gradients = any("grad" in str(node.target) for node in nodes)
         self.rounds = any(rounds(node) or decides(node) for node in nodes)
+        self.dtypes = {dtype for node in nodes for dtype in dtypes_of(node)}
+        self.least = 0.0
 
     def results(self, args: tuple[Any, ...]) -> list[Any]:
         """What eager gives for these inputs, which stay as they are.
@@ -89,6 +105,7 @@ class Reference:
         """
         if self.talks:
             raise NotComparable("the graph talks to other ranks")
+        self.least = tolerance_of(self.dtypes, (*args, *self.own))
         with apart(gradients=self._wants_gradients()):
             first, second = self._run(args), self._run(args)
         check_repeatable(first, second)
@@ -96,7 +113,7 @@ class Reference:
 
     def difference(self, expected: list[Any], result: Any) -> dict[str, Any] | None:
         """The first result that differs; None if all are as expected."""
-        return first_difference(expected, result, self.rounds)
+        return first_difference(expected, result, self.rounds, self.least)
 
     def _wants_gradients(self) -> bool:
         """Only where the graph itself works some out: what a backward would need takes memory."""

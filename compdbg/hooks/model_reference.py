@@ -15,9 +15,10 @@ from compdbg.hooks.comparison import (
     check_repeatable,
     custom_op,
     first_difference,
+    tolerance_of,
 )
 from compdbg.hooks.journal import Journal, Unseen, journaling, opaque, tensors_in
-from compdbg.hooks.op_kinds import decides, nodes_of, rounds, talks
+from compdbg.hooks.op_kinds import decides, dtypes_of, nodes_of, rounds, talks
 from compdbg.hooks.write_guard import place
 
 
@@ -34,6 +35,8 @@ class ModelReference:
         self.talks = any(map(talks, nodes))
         self.gradients = any("grad" in str(node.target) for node in nodes)
         self.rounds = any(rounds(node) or decides(node) for node in nodes)
+        self.dtypes = {dtype for node in nodes for dtype in dtypes_of(node)}
+        self.least = 0.0
 
     def results(self, inputs: Sequence[Any]) -> list[Any]:
         """What eager gives for these inputs; whatever it writes is put back.
@@ -48,6 +51,7 @@ class ModelReference:
             )
         if self.talks:
             raise NotComparable("the graph talks to other ranks")
+        self.least = tolerance_of(self.dtypes, inputs)
         with apart(gradients=self._wants_gradients()):
             first, second = (self._once(lambda: self._chain(inputs), inputs) for _ in range(2))
         check_repeatable(first, second)
@@ -56,7 +60,7 @@ class ModelReference:
     def difference(self, expected: list[Any], result: Any) -> dict[str, Any] | None:
         """The first result of the model that differs from eager's; sizes that it returns are none."""
         returned = [r for at, r in enumerate(result) if at not in self.split.returned_at]
-        return first_difference(expected, returned, self.rounds)
+        return first_difference(expected, returned, self.rounds, self.least)
 
     def piece_that_differs(self, model: Any, inputs: Sequence[Any]) -> str | None:
         """The first compiled piece that by itself gives other results than in eager; "" where none does.
@@ -78,7 +82,7 @@ class ModelReference:
                     expected = _copied(self.graphs[piece.name](*args))
                 given = [_apart_from(journal, value) for value in args]
                 found = model.pieces[piece.name].simplest()(*given)
-                if first_difference(expected, found, self.rounds) is not None:
+                if first_difference(expected, found, self.rounds, self.least) is not None:
                     return str(piece.name)
             with journaling(outer):
                 values.update(zip(piece.outputs, self.graphs[piece.name](*args), strict=True))

@@ -67,6 +67,18 @@ def talks(node: Any) -> bool:
     return any(word in joined for word in _TALKS) or not _TALK_WORDS.isdisjoint(name.split("_"))
 
 
+def dtypes_of(node: Any) -> Iterator[Any]:
+    """The dtypes that a call says or gives, as far as the graph knows."""
+    torch = sys.modules["torch"]
+    given = node.meta.get("example_value", node.meta.get("val"))
+    for value in given if isinstance(given, (list, tuple)) else [given]:
+        if isinstance(value, torch.Tensor):
+            yield value.dtype
+    yield from (v for v in (*node.args, *node.kwargs.values()) if isinstance(v, torch.dtype))
+    if node.op == "call_method" and node.target in ("bfloat16", "half"):
+        yield torch.bfloat16 if node.target == "bfloat16" else torch.float16
+
+
 def op_name(node: Any) -> str:
     """`add` of `x.add_(1)` and of `aten.add.Tensor`, `iadd` of `operator.iadd`, in small letters."""
     target = node.target

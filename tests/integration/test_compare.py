@@ -174,6 +174,29 @@ def test_a_few_wrong_elements_are_told_where_nothing_compares_or_rounds(compared
     assert checks(compared(step, backend, (torch.linspace(-1, 1, 8192).reshape(128, 64),))) == ["differs"]
 
 
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda x: (x.bfloat16() * 3).float(),
+        lambda x: (x.to(dtype=torch.bfloat16) * 3).float(),
+        lambda x: torch.cat([x.type(torch.bfloat16) * 3]).float(),
+    ],
+)
+def test_results_in_float32_are_no_more_precise_than_what_they_were_worked_out_in(
+    compared: Any, step: Any
+) -> None:
+    assert checks(compared(step, off_by(0.01), (X,))) == ["equal"]
+    assert checks(compared(step, off_by(1.0), (X,))) == ["differs"]
+
+
+def test_weights_and_autocast_say_what_is_worked_in_too(compared: Any) -> None:
+    weight = torch.eye(6, dtype=torch.bfloat16)
+    assert checks(compared(lambda x: x @ weight.float(), off_by(0.01), (X,))) == ["equal"]
+    assert checks(compared(lambda x: x @ torch.eye(6), off_by(0.01), (X,))) == ["differs"]
+    with torch.autocast("cpu", torch.bfloat16):
+        assert checks(compared(lambda x: (x @ torch.eye(6)).float(), off_by(0.01), (X,))) == ["equal"]
+
+
 def test_what_is_only_called_like_a_collective_is_compared(compared: Any) -> None:
     def step(sender: Tensor) -> Tensor:
         return torch.broadcast_to(sender, (3, 6)) + 1
