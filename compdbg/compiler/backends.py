@@ -139,10 +139,7 @@ class Backend:
         return list(added.values())
 
     def _check_names(self, graph: fx.Graph) -> None:
-        """Say which splitting operators do not occur; the usual cause is a name's spelling.
-
-        In a run that is recorded a finding says it, and a line of the log would say it twice.
-        """
+        """Say which splitting operators do not occur; the usual cause is a name's spelling."""
         wanted = self.config.splitting_ops or []
         found = unmatched(graph, wanted)
         lacking = {name.name for name in found}
@@ -157,7 +154,7 @@ class Backend:
             self._unmatched.append(event)
             probe.emit(event)
             hint = f"; did you mean {name.nearest!r}?" if name.nearest else ""
-            if not name.exists and not probe.active():
+            if not name.exists:
                 log.warning("%s: splitting_ops: no operator %r in the graph%s", self.name, name.name, hint)
 
     def _reports(self, split: Split, found: Sequence[Family]) -> list[PieceEvent]:
