@@ -23,7 +23,7 @@ def warm_up(
     sizes: Iterable[int] | None = None,
     attn_metadata: Metadata | None = None,
 ) -> None:
-    """Call `model` once at every size to be compiled, and twice at every size to be captured.
+    """Call `model` once at every size to be compiled, and twice for each capture of a size.
 
     `inputs(n)` gives the arguments of a call with n rows: a tuple, a mapping of keywords, or one
     tensor. `attn_metadata(n, uniform_decode)` gives what `set_forward_context` is to be set to.
@@ -37,7 +37,11 @@ def warm_up(
     captured = set(config.cudagraph_capture_sizes or ())
     compiled = {size for size in config.compile_sizes or () if isinstance(size, int)}
     wanted = set(sizes) if sizes is not None else captured | compiled
-    steps = [(size, uniform) for size in sorted(wanted, reverse=True) for uniform in _batches(config, size)]
+    steps = [
+        (size, uniform)
+        for size in sorted(wanted, reverse=True)
+        for uniform in _batches(config, size, attn_metadata)
+    ]
     with _progress(len(steps)) as advance, many_captures(), warming_up() as warming:
         for size, uniform in steps:
             for capture in _calls(config, size in captured, uniform):
@@ -46,10 +50,15 @@ def warm_up(
             advance(size)
 
 
-def _batches(config: CompilationConfig, size: int) -> list[bool]:
-    """The kinds of batch that are captured apart: mixed ones, uniform decode, or both alike."""
+def _batches(config: CompilationConfig, size: int, metadata: Metadata | None) -> list[bool]:
+    """The kinds of batch that are captured apart: mixed ones, and uniform decode.
+
+    Captures of the whole graph are made for one of both, as attention may read which it is; who has no
+    metadata has one kind.
+    """
     mode = config.cudagraph_mode
     apart = mode.decode_mode() is not mode.mixed_mode()
+    apart = apart or (mode is CUDAGraphMode.FULL and metadata is not None)
     return [False, True] if apart and size in (config.cudagraph_capture_sizes or ()) else [False]
 
 

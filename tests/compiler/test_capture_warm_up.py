@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from compdbg.compiler.config import CompilationConfig
-from compdbg.compiler.forward_context import current
+from compdbg.compiler.forward_context import current, set_forward_context
 from compdbg.compiler.static_inputs import SizedCall
 from compdbg.compiler.warmup import warm_up
 from compdbg.events import AddressChanged, Capture, Dispatch
@@ -75,6 +75,19 @@ def test_decode_and_mixed_batches_are_captured_apart_with_their_metadata():
         warm_up(model, lambda n: {"x": rows(n)}, attn_metadata=lambda n, uniform: (n, uniform))
     assert [capture.mode for capture in heard.of(Capture)] == ["PIECEWISE", "FULL"]
     assert seen == [(4, (4, False))] * 2 + [(4, (4, True))] * 2
+
+
+@pytest.mark.parametrize("metadata", [None, lambda n, uniform: uniform])
+def test_in_mode_full_decode_batches_have_captures_too_where_there_is_metadata(metadata):
+    model = Model(config(4, mode="FULL"))
+    with Heard() as heard:
+        warm_up(model, lambda n: (rows(n),), attn_metadata=metadata)
+        for uniform in (False, True):
+            with set_forward_context(metadata and metadata(4, uniform), uniform_decode=uniform):
+                assert torch.equal(model(rows(4)), rows(4) * 2)
+    last = next(reversed(heard.of(Dispatch)))
+    kinds = 1 if metadata is None else 2
+    assert (last.captures, last.replays, last.eager_calls) == (kinds, kinds, 2 - kinds)
 
 
 def test_arguments_made_anew_for_each_call_are_copied_from_the_start():
