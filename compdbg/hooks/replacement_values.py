@@ -193,9 +193,18 @@ def _poison(modes: Any) -> Any:
 
 
 def difference(
-    old: Any, new: Any, rounds: bool, tolerance: Mapping[str, float] = TOLERANCE, *, nan: bool = True
+    old: Any,
+    new: Any,
+    rounds: bool,
+    tolerance: Mapping[str, float] = TOLERANCE,
+    *,
+    nan: bool = True,
+    steps: float = 0.01,
 ) -> tuple[float | None, float | None] | None:
-    """The largest absolute and relative difference, if it is more than the dtype explains."""
+    """The largest absolute and relative difference, if it is more than the dtype explains.
+
+    `steps` is the part of the elements that may be a step apart where something `rounds`.
+    """
     torch = sys.modules["torch"]
     if not isinstance(old, torch.Tensor) or not isinstance(new, torch.Tensor) or not old.numel():
         return None
@@ -215,7 +224,7 @@ def difference(
     off = apart > allowed
     count = int(off.sum())
     steps_only = rounds and bool((apart <= max(1.0, scale / 8))[off].all())
-    if count == 0 or (steps_only and count <= max(1, old.numel() // 100)):
+    if count == 0 or (steps_only and count <= max(1, int(old.numel() * steps))):
         return None
     largest = float(apart.max())
     if largest == float("inf"):

@@ -189,6 +189,33 @@ def test_results_in_float32_are_no_more_precise_than_what_they_were_worked_out_i
     assert checks(compared(step, off_by(1.0), (X,))) == ["differs"]
 
 
+@pytest.mark.parametrize(
+    ("dtype", "flipped", "check"),
+    [
+        (torch.float32, 2, "differs"),
+        (torch.float16, 2, "equal"),
+        (torch.float16, 10, "differs"),
+        (torch.bfloat16, 20, "equal"),
+        (torch.bfloat16, 30, "differs"),
+    ],
+)
+def test_integers_rounded_from_less_precise_floats_are_more_often_a_step_apart(
+    compared: Any, dtype: Any, flipped: int, check: str
+) -> None:
+    def step(x: Tensor) -> Tensor:
+        return torch.round(x.to(dtype)).to(torch.int8)
+
+    def backend(gm: Any, inputs: Any) -> Any:
+        def call(*args: Any) -> Any:
+            (result,) = gm(*args)
+            result[:flipped] += 1
+            return (result,)
+
+        return call
+
+    assert checks(compared(step, backend, (torch.linspace(-100, 100, 100),))) == [check]
+
+
 def test_weights_and_autocast_say_what_is_worked_in_too(compared: Any) -> None:
     weight = torch.eye(6, dtype=torch.bfloat16)
     assert checks(compared(lambda x: x @ weight.float(), off_by(0.01), (X,))) == ["equal"]
