@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 
 import msgspec
 from msgspec import Struct
@@ -73,7 +73,7 @@ class Site(Struct, frozen=True, gc=False):
 def build_sites(log: Log) -> list[Site]:
     """All sites of a run. Of several tries of a pattern at a site, the last one counts."""
     edges = _Edges(log)
-    taken = _taken(log)
+    taken = _Taken(log)
     last: dict[tuple[str, str, int, str], dict[str, Attempt]] = defaultdict(dict)
     shared = Shared()
     for header, read in log.of(MatchAttempt):
@@ -84,7 +84,7 @@ def build_sites(log: Log) -> list[Site]:
         known = tries.get(event.pattern)
         if known is None or known.event.outcome != "matched":
             miss = edges.read(event)
-            near = event.is_near_without(taken.get((header.process, event.graph_id), _NONE))
+            near = event.is_near_without(taken.by_others(header.process, event.graph_id, event.pass_id))
             near = near or (miss is not None and miss.reason == "crosses-split")
             tries[event.pattern] = Attempt(header.id, event, miss, near)
     keys = list(last)  # each is let go of when its site is made: there may be hundreds of thousands
@@ -107,23 +107,37 @@ def _lean(event: MatchAttempt, shared: Shared) -> MatchAttempt:
     )
 
 
-Taken = dict[tuple[str, int], set[str]]
+class _Taken:
+    """The nodes that matches replaced, by process and graph.
+
+    A match of one op alone, in another pass, is no fusion: it lowers what is left for it, and nothing
+    was lost by that.
+    """
+
+    def __init__(self, log: Log) -> None:
+        self._fused: dict[tuple[str, int], set[str]] = defaultdict(set)
+        self._alone: dict[tuple[str, int, str], set[str]] = defaultdict(set)
+        self._both: dict[tuple[str, int, str], Set[str]] = {}
+        for header, event in log.of(MatchAttempt):
+            if event.outcome == "matched" and len(event.consumed) == 1:
+                self._alone[header.process, event.graph_id, event.pass_id].add(event.anchor)
+            elif event.outcome == "matched":
+                self._fused[header.process, event.graph_id].update((*event.consumed, event.anchor))
+
+    def by_others(self, process: str, graph_id: int, pass_id: str) -> Set[str]:
+        """What is not there any more for a pattern of one pass that has failed."""
+        fused = self._fused.get((process, graph_id), _NONE)
+        key = (process, graph_id, pass_id)
+        if key in self._alone and key not in self._both:
+            self._both[key] = fused | self._alone[key]
+        return self._both.get(key, fused)
 
 
-def _taken(log: Log) -> Taken:
-    """By process and graph, the nodes that matches replaced."""
-    taken: Taken = defaultdict(set)
-    for header, event in log.of(MatchAttempt):
-        if event.outcome == "matched":
-            taken[header.process, event.graph_id].update((*event.consumed, event.anchor))
-    return taken
-
-
-def _site(key: tuple[str, str, int, str], attempts: tuple[Attempt, ...], taken: Taken) -> Site:
+def _site(key: tuple[str, str, int, str], attempts: tuple[Attempt, ...], taken: _Taken) -> Site:
     process, pass_id, graph_id, anchor = key
     if any(a.event.outcome == "matched" for a in attempts):
         state = "taken"
-    elif any(a.near for a in attempts) and anchor not in taken.get((process, graph_id), _NONE):
+    elif any(a.near for a in attempts) and anchor not in taken.by_others(process, graph_id, pass_id):
         state = "missed"
     else:
         state = "superseded" if any(a.event.near for a in attempts) else "unlike"

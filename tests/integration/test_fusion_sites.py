@@ -107,6 +107,17 @@ class TestSiblings:
         assert run.fusion["Second"].outcome == "fired"
         assert not alarms(run)
 
+    @pytest.mark.parametrize("lowered", ["rms", "round"])
+    def test_a_later_lowering_of_one_op_takes_nothing_away(self, record_here: Recorder, lowered: str) -> None:
+        patterns = {"rms": lambda x, w: ops.rms(x, w, 1e-6), "round": lambda x: x.round()}
+        graph = graph_of(lambda x, w: ops.rms(x, w, 1e-6).round(), X, W)
+        with record_here() as run:
+            eps_variants(1e-5, name="First").apply(graph)
+            a_pass(patterns[lowered], [X, W] if lowered == "rms" else [X], "Lowering").apply(graph)
+        assert run.fusion["Lowering"].outcome == "fired"
+        (finding,) = findings(run, "fusion-missed")
+        assert (finding.data["pass"], finding.data["reason"]) == ("First", "arg-mismatch")
+
     def test_what_is_near_belongs_to_a_match_elsewhere(self, record_here: Recorder) -> None:
         """Both `round`s follow a norm within four hops, but that norm is fused with the first."""
 
