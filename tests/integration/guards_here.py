@@ -73,18 +73,17 @@ def play(program: Program, recording: Any, backend: str = "eager") -> Outcome:
         function(*program.first)
         program.change()
         with program.inside():
-            results = [
-                _result(call, program.later(), program.keywords) for call in (function, program.target)
-            ]
+            results = [_result(call, program) for call in (function, program.target)]
     run = recorded.load()
     assert [event.error for _, event in run.log.of(HookError)] == []
     return Outcome(*results, run)
 
 
-def _result(call: Any, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+def _result(call: Any, program: Program) -> Any:
     torch.manual_seed(0)
+    args = program.later()
     try:
-        return call(*args, **keywords)
+        return call(*args, **program.keywords)
     except Exception as error:
         return error
 
