@@ -172,6 +172,7 @@ def test_ranks_of_torchrun(tmp_path: Path) -> None:
                 x = f(torch.full((2,), float(dist.get_rank())))
                 dist.all_reduce(x)
                 assert x.tolist() == [2.0, 2.0]
+                dist.barrier()  # gloo may end a rank by std::terminate when another has gone before it
                 dist.destroy_process_group()
             """
         },
