@@ -61,6 +61,8 @@ def decode(run: Any) -> Row:
     steps: Steps = {}
     ways = {**(packed_ways(run) if run.options.packed else {}), **apart_ways(run)}
     for name, (bench, make) in ways.items():
+        if run.options.device != "cuda" and "CUDA" in name:
+            continue
         for n in bench.config.compile_sizes or run.batches:
             if run.left < RESERVE:
                 row: Row = {"skipped": "no time left"}
@@ -100,7 +102,7 @@ def apart_ways(run: Any) -> Ways:
     plain = bench.plain()
     run.compiled = torch.compile(plain, dynamic=True)
     overhead = torch.compile(bench.plain(), dynamic=True, mode="reduce-overhead")
-    ways: Ways = {
+    return {
         "ours FULL": (bench, lambda n: bench.ours(n, "FULL")),
         "ours PIECEWISE": (bench, lambda n: bench.ours(n, "PIECEWISE")),
         "eager": (bench, lambda n: bench.step(plain, n)),
@@ -108,14 +110,13 @@ def apart_ways(run: Any) -> Ways:
         "one CUDA graph": (bench, lambda n: one_graph(bench.step(run.compiled, n))),
         "reduce-overhead": (bench, lambda n: bench.step(overhead, n)),
     }
-    return {name: way for name, way in ways.items() if run.options.device == "cuda" or "CUDA" not in name}
 
 
 def packed_ways(run: Any) -> Ways:
     """What matters most is compiled first: the time may not do for all."""
     bench, fused, tuned = run.packed_bench(), run.packed_bench(fusions=True), run.packed_bench(tuned=(1,))
     compiled = torch.compile(bench.plain(), dynamic=True)
-    ways: Ways = {
+    return {
         "packed: ours FULL": (bench, lambda n: bench.ours(n, "FULL")),
         "packed: ours PIECEWISE": (bench, lambda n: bench.ours(n, "PIECEWISE")),
         "packed: one CUDA graph": (bench, lambda n: one_graph(bench.step(compiled, n))),
@@ -125,7 +126,6 @@ def packed_ways(run: Any) -> Ways:
         "packed, batch 1 tuned: ours PIECEWISE": (tuned, lambda n: tuned.ours(n, "PIECEWISE")),
         "packed: torch.compile": (bench, lambda n: bench.step(compiled, n)),
     }
-    return {name: way for name, way in ways.items() if run.options.device == "cuda" or "CUDA" not in name}
 
 
 def made(bench: Bench, make: Callable[[int], Step], n: int) -> tuple[Row, Step | None]:

@@ -24,7 +24,7 @@ from compdbg.findings.constant_baked import constant_baked
 from compdbg.findings.dim_specialised import dim_specialised
 from compdbg.findings.diverges import diverges
 from compdbg.findings.fusion_missed import fusion_missed
-from compdbg.findings.fusion_no_candidate import fusion_no_candidate
+from compdbg.findings.fusion_no_candidate import fusion_no_candidate, is_idle
 from compdbg.findings.fusion_not_run import fusion_not_run
 from compdbg.findings.fusion_wrong import fusion_wrong
 from compdbg.findings.graph_break import graph_break
@@ -119,8 +119,6 @@ _BEFORE: tuple[tuple[str, ...], ...] = (
 
 _PAIRS = {(root, effect) for chain in _BEFORE for n, root in enumerate(chain) for effect in chain[n + 1 :]}
 
-_IDLE = "fusion-no-candidate"
-"""A fusion that had nothing to do: where all are on there are many, and what else there is goes first."""
 _SEVERITY = {"error": 0, "warning": 1, "info": 2}
 _RESULTS = {"wrong": 0, "failed": 1, "same": 2, None: 3}
 
@@ -163,7 +161,7 @@ def _rank(finding: Finding) -> tuple[int, bool, int, float, str, str]:
     cost = finding.cost
     return (
         _SEVERITY[finding.severity],
-        finding.code == _IDLE and finding.data.get("form") is None,
+        is_idle(finding),
         _RESULTS[cost.results],
         -(cost.seconds or 0.0) - (cost.bytes or 0) / 1e9,
         finding.code,

@@ -35,6 +35,11 @@ def fusion_no_candidate(run: Run) -> Iterator[Finding]:
             yield _finding(fusion, whole, evidence) if apart is None else _split(whole, apart, evidence)
 
 
+def is_idle(finding: Finding) -> bool:
+    """Of a fusion that had nothing to do: where all are on there are many, and all else goes first."""
+    return finding.code == "fusion-no-candidate" and finding.data.get("form") is None
+
+
 class _Apart(NamedTuple):
     """A pattern whose ops are all in one model's graph, one of them in a piece of its own."""
 

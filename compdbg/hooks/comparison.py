@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from compdbg.hooks.op_calls import uncounted
@@ -89,21 +89,48 @@ def check_repeatable(first: list[Any], second: list[Any]) -> None:
             raise NotComparable("eager itself gives another result each time")
 
 
-class Reference:
+class Eager:
+    """What eager gives for some graphs; what their nodes call says how far other results may be from it."""
+
+    def __init__(self, nodes: Sequence[Any]) -> None:
+        self.custom_ops = sorted({name for node in nodes if (name := custom_op(node.target))})
+        self._talks = any(map(talks, nodes))
+        self._gradients = any("grad" in str(node.target) for node in nodes)
+        self._rounds = any(rounds(node) or decides(node) for node in nodes)
+        self._dtypes = {dtype for node in nodes for dtype in dtypes_of(node)}
+        self._least = 0.0
+
+    def twice(self, values: Iterable[Any], run: Callable[[], list[Any]]) -> list[Any]:
+        """The results of a run by eager on these values, once a second run has given the same.
+
+        Raises:
+            NotComparable: it talks to other ranks, or gives other results each time.
+        """
+        if self._talks:
+            raise NotComparable("the graph talks to other ranks")
+        self._least = tolerance_of(self._dtypes, values)
+        with self.apart():
+            first, second = run(), run()
+        check_repeatable(first, second)
+        return first
+
+    def first_difference(self, expected: list[Any], result: Any) -> dict[str, Any] | None:
+        return first_difference(expected, result, self._rounds, self._least)
+
+    def apart(self) -> AbstractContextManager[None]:
+        """Gradients only where the graph itself works some out: what a backward would need takes memory."""
+        return apart(gradients=self._gradients and bool(sys.modules["torch"].is_grad_enabled()))
+
+
+class Reference(Eager):
     """A graph as Dynamo made it, to be run by eager."""
 
     def __init__(self, gm: Any) -> None:
+        super().__init__(list(nodes_of(gm)))
         self.gm = gm
-        nodes = list(nodes_of(gm))
-        self.custom_ops = sorted({name for node in nodes if (name := custom_op(node.target))})
         self.writes = False
         self.own = [t for t in vars(gm).values() if isinstance(t, sys.modules["torch"].Tensor)]
         self.own += [*gm.parameters(), *gm.buffers()]
-        self.talks = any(map(talks, nodes))
-        self.gradients = any("grad" in str(node.target) for node in nodes)
-        self.rounds = any(rounds(node) or decides(node) for node in nodes)
-        self.dtypes = {dtype for node in nodes for dtype in dtypes_of(node)}
-        self.least = 0.0
 
     def results(self, args: tuple[Any, ...]) -> list[Any]:
         """What eager gives for these inputs, which stay as they are.
@@ -111,21 +138,11 @@ class Reference:
         Raises:
             NotComparable: it can't be run beside the program, or gives other results each time.
         """
-        if self.talks:
-            raise NotComparable("the graph talks to other ranks")
-        self.least = tolerance_of(self.dtypes, (*args, *self.own))
-        with apart(gradients=self._wants_gradients()):
-            first, second = self._run(args), self._run(args)
-        check_repeatable(first, second)
-        return first
+        return self.twice((*args, *self.own), lambda: self._run(args))
 
     def difference(self, expected: list[Any], result: Any) -> dict[str, Any] | None:
         """The first result that differs; None if all are as expected."""
-        return first_difference(expected, result, self.rounds, self.least)
-
-    def _wants_gradients(self) -> bool:
-        """Only where the graph itself works some out: what a backward would need takes memory."""
-        return self.gradients and bool(sys.modules["torch"].is_grad_enabled())
+        return self.first_difference(expected, result)
 
     def _run(self, args: tuple[Any, ...]) -> list[Any]:
         """One run, on the inputs themselves until the graph is about to write to one."""

@@ -7,36 +7,22 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from compdbg.hooks.comparison import (
-    COPIED_BYTES,
-    NotComparable,
-    apart,
-    as_tensors,
-    check_repeatable,
-    custom_op,
-    first_difference,
-    tolerance_of,
-)
+from compdbg.hooks.comparison import COPIED_BYTES, Eager, NotComparable, as_tensors
 from compdbg.hooks.journal import Journal, Unseen, journaling, opaque, tensors_in
-from compdbg.hooks.op_kinds import decides, dtypes_of, nodes_of, rounds, talks
+from compdbg.hooks.op_kinds import nodes_of
 from compdbg.hooks.write_guard import place
 
 
-class ModelReference:
+class ModelReference(Eager):
     """The pieces of a `CompiledModel` as they were cut from Dynamo's graph."""
 
     def __init__(self, model: Any, split: Any, graphs: Mapping[str, Any]) -> None:
         self.split = split
         self.weights = set(model.static)
         self.graphs = {piece.name: graphs.get(piece.name) or _graph(split, piece) for piece in split.pieces}
-        nodes = [node for graph in self.graphs.values() if graph is not None for node in nodes_of(graph)]
-        self.custom_ops = sorted({name for node in nodes if (name := custom_op(node.target))})
         self.lacks_graphs = None in self.graphs.values()
-        self.talks = any(map(talks, nodes))
-        self.gradients = any("grad" in str(node.target) for node in nodes)
-        self.rounds = any(rounds(node) or decides(node) for node in nodes)
-        self.dtypes = {dtype for node in nodes for dtype in dtypes_of(node)}
-        self.least = 0.0
+        known = (graph for graph in self.graphs.values() if graph is not None)
+        super().__init__([node for graph in known for node in nodes_of(graph)])
 
     def results(self, inputs: Sequence[Any]) -> list[Any]:
         """What eager gives for these inputs; whatever it writes is put back.
@@ -49,18 +35,12 @@ class ModelReference:
                 "the model came from the compile cache, which kept no graph of its pieces; "
                 "COMPDBG_DISABLE_COMPILE_CACHE=1 compiles anew"
             )
-        if self.talks:
-            raise NotComparable("the graph talks to other ranks")
-        self.least = tolerance_of(self.dtypes, inputs)
-        with apart(gradients=self._wants_gradients()):
-            first, second = (self._once(lambda: self._chain(inputs), inputs) for _ in range(2))
-        check_repeatable(first, second)
-        return first
+        return self.twice(inputs, lambda: self._once(lambda: self._chain(inputs), inputs))
 
     def difference(self, expected: list[Any], result: Any) -> dict[str, Any] | None:
         """The first result of the model that differs from eager's; sizes that it returns are none."""
         returned = [r for at, r in enumerate(result) if at not in self.split.returned_at]
-        return first_difference(expected, returned, self.rounds, self.least)
+        return self.first_difference(expected, returned)
 
     def piece_that_differs(self, model: Any, inputs: Sequence[Any]) -> str | None:
         """The first compiled piece that by itself gives other results than in eager; "" where none does.
@@ -68,7 +48,7 @@ class ModelReference:
         None where that can't be told. Memory is as the program's call left it, for both sides alike.
         """
         try:
-            with apart(gradients=self._wants_gradients()), self._put_back(inputs) as outer:
+            with self.apart(), self._put_back(inputs) as outer:
                 return self._first_wrong(model, inputs, outer)
         except (NotComparable, Unseen):
             return None
@@ -82,14 +62,11 @@ class ModelReference:
                     expected = _copied(self.graphs[piece.name](*args))
                 given = [_apart_from(journal, value) for value in args]
                 found = model.pieces[piece.name].simplest()(*given)
-                if first_difference(expected, found, self.rounds, self.least) is not None:
+                if self.first_difference(expected, found) is not None:
                     return str(piece.name)
             with journaling(outer):
                 values.update(zip(piece.outputs, self.graphs[piece.name](*args), strict=True))
         return ""
-
-    def _wants_gradients(self) -> bool:
-        return self.gradients and bool(sys.modules["torch"].is_grad_enabled())
 
     def _once(self, run: Callable[[], list[Any]], inputs: Sequence[Any]) -> list[Any]:
         try:

@@ -2,7 +2,7 @@
 
 import os
 
-_STDLIB = os.path.dirname(os.__file__)
+STDLIB = os.path.dirname(os.__file__)
 OURS = __file__.rsplit("/", 2)[0]
 
 
@@ -12,4 +12,4 @@ def is_the_users(name: str) -> bool:
         return name.startswith("<ipython") or name in ("<string>", "<stdin>")
     if "site-packages" in name or "dist-packages" in name:
         return False
-    return not name.startswith((_STDLIB, OURS)) and "/torchinductor_" not in name
+    return not name.startswith((STDLIB, OURS)) and "/torchinductor_" not in name

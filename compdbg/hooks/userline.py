@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import re
 import sys
 from collections.abc import Iterable
@@ -11,10 +10,9 @@ from types import FrameType
 from typing import Any
 
 from compdbg.events import Where
-from compdbg.hooks.userfiles import OURS, is_the_users
+from compdbg.hooks.userfiles import OURS, STDLIB, is_the_users
 
 _FRAME = re.compile(r'^\s*File "(?P<file>.*)", line (?P<line>\d+), in (?P<function>.*)$', re.MULTILINE)
-_STDLIB = os.path.dirname(os.__file__)
 
 is_user_file = functools.lru_cache(maxsize=4096)(is_the_users)
 
@@ -32,11 +30,11 @@ def is_our_file(name: str) -> bool:
 
 def is_stdlib_file(name: str) -> bool:
     """A file of Python's own library, but not of what is installed beside it."""
-    return name.startswith(_STDLIB) and "site-packages" not in name and "dist-packages" not in name
+    return name.startswith(STDLIB) and "site-packages" not in name and "dist-packages" not in name
 
 
 def _is_plumbing(name: str) -> bool:
-    return is_torch_file(name) or name.startswith(_STDLIB)
+    return is_torch_file(name) or name.startswith(STDLIB)
 
 
 def of_frames(frames: Iterable[Any]) -> Where | None:

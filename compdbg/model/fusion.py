@@ -106,11 +106,11 @@ class Fusion:
         for site in self.sites:
             applied = self.applied.get((site.process, site.pass_id))
             if applied is not None and site.state == "missed":
-                left[applied.name, _rank(applied.rank)] += self.pieces(site.graph)
+                left[applied.name, rank_key(applied.rank)] += self.pieces(site.graph)
         cached: dict[tuple[str, str, str | None], int] = {}
         for row in self.rows:
             if row.outcome == "cached":
-                key = row.pass_, _rank(row.rank), row.graph
+                key = row.pass_, rank_key(row.rank), row.graph
                 cached[key] = max(cached.get(key, 0), (row.sites_left or 0) * row.pieces)
         for (name, rank, _), count in cached.items():
             left[name, rank] += count
@@ -161,7 +161,7 @@ def _applied(log: Log) -> dict[tuple[str, str], Applied]:
 def _pass(name: str, rows: list[FusionRow], left: Counter[tuple[str, str]]) -> PassFusion:
     by_rank: dict[str, list[FusionRow]] = defaultdict(list)
     for row in rows:
-        by_rank[_rank(row.rank)].append(row)
+        by_rank[rank_key(row.rank)].append(row)
     matched = {rank: _matched(mine) for rank, mine in by_rank.items()}
     return PassFusion(
         name=name,
@@ -175,7 +175,8 @@ def _pass(name: str, rows: list[FusionRow], left: Counter[tuple[str, str]]) -> P
     )
 
 
-def _rank(rank: int | None) -> str:
+def rank_key(rank: int | None) -> str:
+    """What `matched_by_rank` calls a rank; of a program without ranks there is one, with no name."""
     return "" if rank is None else str(rank)
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
+from compdbg.findings.words import listed
 from compdbg.model.asked import Asked
 from compdbg.model.run import Run
 from compdbg.views.places import counted
@@ -23,8 +22,4 @@ def _check(asked: Asked) -> str:
 def in_vain(run: Run) -> str:
     """The checks that compared nothing, as half a sentence; empty if each compared something."""
     options = [asked.option for asked in run.asked if not asked.compared]
-    return f"{_both(options)} compared nothing" if options else ""
-
-
-def _both(words: Sequence[str]) -> str:
-    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
+    return f"{listed(options)} compared nothing" if options else ""

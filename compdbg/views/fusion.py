@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compdbg.model.fusion import Fusion, PassFusion
+from compdbg.model.fusion import Fusion, PassFusion, rank_key
 from compdbg.model.fusion_rows import FusionRow
 from compdbg.views.base import Column, Source, View
 from compdbg.views.places import counted, place
@@ -62,7 +62,7 @@ def _how_counted(found: Fusion) -> list[str]:
 
 def _of_one_rank(whole: PassFusion) -> list[FusionRow]:
     first = min(whole.matched_by_rank)
-    return [row for row in whole.rows if ("" if row.rank is None else str(row.rank)) == first]
+    return [row for row in whole.rows if rank_key(row.rank) == first]
 
 
 def _where(row: FusionRow) -> str:

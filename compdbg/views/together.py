@@ -8,20 +8,17 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from compdbg.findings.base import Finding
+from compdbg.findings.fusion_no_candidate import is_idle
 from compdbg.findings.words import listed
 
 
 def together(findings: Sequence[Finding]) -> list[Finding]:
     """With all fusions on, most have nothing to do in any one model: they are one finding of many ids."""
     told: list[Finding] = []
-    for alike, group in itertools.groupby(findings, key=_is_idle):
+    for alike, group in itertools.groupby(findings, key=is_idle):
         found = list(group)
         told += [_as_one(found)] if alike and len(found) > 1 else found
     return told
-
-
-def _is_idle(finding: Finding) -> bool:
-    return finding.code == "fusion-no-candidate" and finding.data.get("form") is None
 
 
 def _as_one(found: list[Finding]) -> Finding:

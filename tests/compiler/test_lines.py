@@ -7,23 +7,18 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-import tests.compiler.passes_only  # noqa: F401
 from compdbg.compiler import (
     CompilationConfig,
     FusionPass,
     FusionPattern,
-    set_forward_context,
     support_torch_compile,
     use_config,
 )
 from compdbg.compiler.splitting import line_of
 from compdbg.findings.collect import find_all
-from fixtures.models import CausalLM, ModelConfig
-from fixtures.models.metadata import metadata_of
+from tests.compiler.passes_only import FLAGS, after_fusions
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")]
-TINY = ModelConfig(layers=1, width=128, ffn=256, heads=4, kv_heads=2, head_dim=32)
-FLAGS = ("fuse_norm_quant", "fuse_act_quant", "fuse_attn_quant", "fuse_rope_kvcache", "fuse_qkv_projection")
 
 
 def without_a_line(graph) -> list[str]:
@@ -41,20 +36,7 @@ def without_a_line(graph) -> list[str]:
     ids=["plain", "quantised", "quantised and left", "norms of heads"],
 )
 def test_every_node_has_a_line_after_all_fusions(changes, flags):
-    seen = []
-    compilation = CompilationConfig(
-        backend="passes-only",
-        splitting_ops=[],
-        pass_config=dict.fromkeys(flags, True),
-        inductor_passes=[lambda graph: seen.append(without_a_line(graph))],
-        disable_cache=True,
-    )
-    with use_config(compilation):
-        model = CausalLM.random(TINY.with_(**changes), dtype=torch.bfloat16)
-    metadata = metadata_of([(0, 17, [1, 2])], 2)
-    with torch.inference_mode(), set_forward_context(metadata):
-        model(torch.arange(17), torch.arange(17), metadata.slots)
-    assert seen == [[]]
+    assert after_fusions(changes, flags, without_a_line) == [[]]
 
 
 def refused(match):

@@ -9,14 +9,9 @@ import pytest
 import torch
 from torch.fx.operator_schemas import normalize_function
 
-import tests.compiler.passes_only  # noqa: F401
-from compdbg.compiler import CompilationConfig, set_forward_context, use_config
-from fixtures.models import CausalLM, ModelConfig
-from fixtures.models.metadata import metadata_of
+from tests.compiler.passes_only import FLAGS, after_fusions
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")]
-TINY = ModelConfig(layers=1, width=128, ffn=256, heads=4, kv_heads=2, head_dim=32)
-FLAGS = ("fuse_norm_quant", "fuse_act_quant", "fuse_attn_quant", "fuse_rope_kvcache", "fuse_qkv_projection")
 NOTE = "eager_input_vals"
 
 
@@ -42,18 +37,6 @@ def fitting(graph):
     ids=["quantised", "norms of heads"],
 )
 def test_notes_fit(changes, flags):
-    counts = []
-    compilation = CompilationConfig(
-        backend="passes-only",
-        splitting_ops=[],
-        pass_config=dict.fromkeys(flags, True),
-        inductor_passes=[lambda graph: counts.append(fitting(graph))],
-        disable_cache=True,
-    )
-    with use_config(compilation):
-        model = CausalLM.random(TINY.with_(**changes), dtype=torch.bfloat16)
-    metadata = metadata_of([(0, 17, [1, 2])], 2)
-    with torch.inference_mode(), set_forward_context(metadata):
-        model(torch.arange(17), torch.arange(17), metadata.slots)
+    counts = after_fusions(changes, flags, fitting)
     assert counts
     assert counts[0] > 0
